@@ -1,0 +1,59 @@
+# Everything runs in .venv, which the first target that needs it sets up.
+# PYTHON=python3.12 make test uses another interpreter (and VENV=.venv-3.12 another folder).
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+T ?= 60
+SOURCES := $(wildcard tokcache/*.pyx tokcache/*.pxd) setup.py
+CHECKED := tokcache tests benchmarks examples setup.py
+
+.PHONY: demo test test-all check format bench fuzz build clean
+
+demo: build
+	bash examples/demo.sh $(PY)
+
+test: build
+	$(PY) -m pytest -n auto
+
+# The suite on every CPython from 3.10 that the machine has.
+test-all:
+	bash tests/every_python.sh
+
+# All that guards the tree: lint, types, stubs against the compiled modules.
+check: build
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/cython-lint tokcache
+	$(BIN)/codespell
+	$(BIN)/mypy
+	$(PY) -m mypy.stubtest tokcache._ids tokcache._scan tokcache._trie tokcache._walker
+
+format: build
+	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
+
+bench: build
+	$(PY) -m pytest benchmarks --benchmark-enable --benchmark-only --benchmark-columns=min,median,stddev,rounds
+
+# T seconds of random tokenizers and texts: cached ids against the tokenizer's own.
+fuzz: build
+	$(PY) -m tests.fuzz.campaign --seconds $(T)
+
+build: $(VENV)/.built
+
+$(VENV)/.installed: pyproject.toml requirements/tokenizer-files.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade pip
+	$(PY) -m pip install --quiet "cython>=3.1" "setuptools>=77"
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[dev]"
+	$(PY) -m pip install --quiet --no-deps --requirement requirements/tokenizer-files.txt
+	touch $@
+
+$(VENV)/.built: $(VENV)/.installed $(SOURCES)
+	$(PY) setup.py --quiet build_ext --inplace
+	touch $@
+
+clean:
+	rm -rf build dist out tokcache/*.c tokcache/*.so *.egg-info $(VENV)/.built

@@ -1,0 +1,50 @@
+"""Build the compiled core.
+
+Switches, all read from the environment:
+
+- ``TOKCACHE_DEBUG=1``: no optimisation, bounds checks, C asserts.
+- ``TOKCACHE_SANITIZE=1``: Address and UndefinedBehaviour sanitizers.
+- ``TOKCACHE_PROFILE=1``: frame pointers and symbols for perf.
+"""
+
+import os
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+
+def switched(name: str) -> bool:
+    return os.environ.get(f"TOKCACHE_{name}", "") not in ("", "0")
+
+
+directives: dict[str, bool] = {}
+compile_args = ["-O3", "-fno-strict-aliasing", "-Wno-unused-function"]
+link_args: list[str] = []
+macros = [("CYTHON_FREETHREADING_COMPATIBLE", "1")]
+
+if switched("DEBUG"):
+    directives.update(boundscheck=True, wraparound=True, initializedcheck=True)
+    compile_args += ["-O0", "-g3", "-UNDEBUG"]
+if switched("PROFILE"):
+    compile_args += ["-g", "-fno-omit-frame-pointer"]
+if switched("SANITIZE"):
+    flags = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g"]
+    compile_args += flags
+    link_args += flags
+
+extensions = [
+    Extension(
+        f"tokcache.{name}",
+        [f"tokcache/{name}.pyx"],
+        extra_compile_args=compile_args,
+        extra_link_args=link_args,
+        define_macros=macros,
+    )
+    for name in ("_ids", "_scan", "_trie", "_walker")
+]
+
+setup(
+    ext_modules=cythonize(
+        extensions, compiler_directives=directives, nthreads=os.cpu_count() or 1
+    )
+)

@@ -1,0 +1,1 @@
+"""An exact prefix cache for tokenizers."""

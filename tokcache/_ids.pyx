@@ -1,0 +1,280 @@
+# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+"""The result of an encode: token ids as an immutable buffer of ``uint32``."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.object cimport Py_EQ, Py_NE
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy
+
+import collections.abc
+import operator
+import sys
+
+
+cdef extern from *:
+    object PyLong_FromUnsignedLong(unsigned long value)
+    bint PyLong_CheckExact(object value) noexcept
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+
+
+cdef enum:
+    REPR_IDS = 12  # ids that a repr shows before it turns to dots
+
+
+@cython.final
+@cython.no_gc
+cdef class TokenIds:
+    """Hold token ids, immutable, as a C-contiguous buffer of ``uint32``.
+
+    A ``Sequence[int]``: indexing gives ``int``, slicing gives ``TokenIds``. Equal to
+    another ``TokenIds``, a ``list`` or a ``tuple`` with the same ids, and hashed like
+    that tuple. ``memoryview(ids)`` and ``numpy.asarray(ids)`` read it without a copy
+    (format ``"I"``, one dimension, read-only); the memory lives as long as any of them.
+
+    ``TokenIds(iterable)`` takes integers from 0 to 2**32 - 1; a C-contiguous buffer of
+    that format is copied in one step. Raises ``TypeError`` for what is not an integer
+    and ``ValueError`` for one out of range.
+
+    Thread safety: immutable, so any number of threads may read it.
+
+    >>> ids = TokenIds([1, 2, 3])
+    >>> ids, ids[0], ids == [1, 2, 3], ids.ids
+    (TokenIds([1, 2, 3]), 1, True, [1, 2, 3])
+    """
+
+    def __cinit__(self):
+        self.data = NULL
+        self.length = 0
+
+    def __init__(self, ids=(), /):
+        if self.data != NULL or self.length:
+            raise TypeError("TokenIds is immutable")
+        if isinstance(ids, TokenIds):
+            _fill_from_bytes(self, (<TokenIds> ids).data, (<TokenIds> ids).length)
+            return
+        try:
+            view = memoryview(ids)
+        except TypeError:
+            _fill_from_items(self, ids)
+            return
+        with view:
+            if view.format == "I" and view.itemsize == 4 and view.ndim == 1:
+                raw = view.tobytes()
+                _fill_from_bytes(self, <const char*> raw, len(raw) // 4)
+            else:
+                _fill_from_items(self, view.tolist())
+
+    def __dealloc__(self):
+        free(self.data)
+
+    @property
+    def ids(self):
+        """Return the ids as a new ``list[int]``. O(n)."""
+        return self.tolist()
+
+    def tolist(self):
+        """Return the ids as a new ``list[int]``. O(n)."""
+        cdef list out = PyList_New(self.length)
+        cdef object value
+        cdef Py_ssize_t i
+        for i in range(self.length):
+            value = PyLong_FromUnsignedLong(self.data[i])
+            Py_INCREF(value)
+            PyList_SET_ITEM(out, i, value)
+        return out
+
+    def tobytes(self):
+        """Return the ids as bytes, four each, in the machine's byte order. O(n)."""
+        return PyBytes_FromStringAndSize(<const char*> self.data, self.length * 4)
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        cdef Py_ssize_t start, stop, step, i, count
+        cdef TokenIds out
+        if isinstance(index, slice):
+            start, stop, step = index.indices(self.length)
+            count = len(range(start, stop, step))
+            out = token_ids_uninitialised(count)
+            for i in range(count):
+                out.data[i] = self.data[start + i * step]
+            return out
+        try:
+            i = operator.index(index)
+        except OverflowError:
+            raise IndexError("TokenIds index out of range") from None
+        if i < 0:
+            i += self.length
+        if not 0 <= i < self.length:
+            raise IndexError("TokenIds index out of range")
+        return PyLong_FromUnsignedLong(self.data[i])
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def __reversed__(self):
+        return reversed(self.tolist())
+
+    def __contains__(self, value):
+        return value in self.tolist()
+
+    def index(self, value, start=0, stop=None, /):
+        """Return the first position of ``value``, as ``list.index`` does. O(n)."""
+        return self.tolist().index(
+            value, start, self.length if stop is None else stop
+        )
+
+    def count(self, value, /):
+        """Return how often ``value`` occurs. O(n)."""
+        return self.tolist().count(value)
+
+    def __richcmp__(self, other, int op):
+        if op != Py_EQ and op != Py_NE:
+            return NotImplemented
+        cdef bint equal
+        if isinstance(other, TokenIds):
+            equal = _equal_ids(self, <TokenIds> other)
+        elif isinstance(other, list):
+            equal = _equal_list(self, <list> other)
+        elif isinstance(other, tuple):
+            equal = _equal_list(self, list(other))
+        else:
+            return NotImplemented
+        return equal if op == Py_EQ else not equal
+
+    def __hash__(self):
+        return hash(tuple(self.tolist()))
+
+    def __repr__(self):
+        if self.length <= REPR_IDS:
+            return f"TokenIds({self.tolist()})"
+        shown = ", ".join(map(str, self[:REPR_IDS].tolist()))
+        return f"TokenIds([{shown}, ...], length={self.length})"
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _from_little_endian, (_little_endian(self),)
+
+    def __sizeof__(self):
+        return object.__sizeof__(self) + self.length * 4
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        if flags & PyBUF_WRITABLE:
+            raise BufferError("TokenIds is read-only")
+        buffer.buf = self.data if self.data != NULL else <void*> _nothing
+        buffer.obj = self
+        buffer.len = self.length * 4
+        buffer.itemsize = 4
+        buffer.readonly = 1
+        buffer.ndim = 1
+        buffer.format = _format if flags & PyBUF_FORMAT else NULL
+        # The two fields live as long as the object, and so as long as the view.
+        buffer.shape = &self.length if flags & PyBUF_ND else NULL
+        buffer.strides = &_stride if flags & PyBUF_STRIDES == PyBUF_STRIDES else NULL
+        buffer.suboffsets = NULL
+        buffer.internal = NULL
+
+
+cdef Py_ssize_t _stride = 4
+cdef char[2] _format = [c"I", 0]
+cdef uint32_t[1] _nothing = [0]
+
+
+cdef TokenIds token_ids_uninitialised(Py_ssize_t length):
+    """Make a TokenIds whose ``length`` ids the caller fills before anyone sees it."""
+    cdef TokenIds ids = TokenIds.__new__(TokenIds)
+    _allocate(ids, length)
+    return ids
+
+
+cdef int _allocate(TokenIds ids, Py_ssize_t length) except -1:
+    if length:
+        ids.data = <uint32_t*> malloc(<size_t> length * 4)
+        if ids.data == NULL:
+            raise MemoryError
+    ids.length = length
+    return 0
+
+
+cdef int _fill_from_bytes(TokenIds ids, const void* data, Py_ssize_t length) except -1:
+    _allocate(ids, length)
+    if length:
+        memcpy(ids.data, data, <size_t> length * 4)
+    return 0
+
+
+cdef int _fill_from_items(TokenIds ids, items) except -1:
+    cdef list values = list(items)
+    cdef Py_ssize_t length = len(values)
+    cdef Py_ssize_t i
+    cdef object number
+    cdef uint32_t* data
+    _allocate(ids, length)
+    for i in range(length):
+        number = operator.index(values[i])
+        if not 0 <= number <= 0xFFFFFFFF:
+            raise ValueError(f"token ids must be from 0 to 2**32 - 1, got {number}")
+        ids.data[i] = number
+    return 0
+
+
+cdef bint _equal_ids(TokenIds a, TokenIds b) noexcept:
+    if a.length != b.length:
+        return False
+    return a.length == 0 or memcmp(a.data, b.data, <size_t> a.length * 4) == 0
+
+
+cdef bint _equal_list(TokenIds ids, list other) except -1:
+    cdef Py_ssize_t i = 0
+    cdef int overflow = 0
+    cdef object item
+    if len(other) != ids.length:
+        return False
+    # The length is read again: comparing a foreign number may run code that changes it.
+    while i < ids.length:
+        if i >= len(other):
+            return False
+        item = other[i]
+        if PyLong_CheckExact(item):
+            if PyLong_AsLongLongAndOverflow(item, &overflow) != ids.data[i]:
+                return False
+        elif item != ids.data[i]:
+            return False
+        i += 1
+    return len(other) == ids.length
+
+
+cdef bint _is_little = sys.byteorder == "little"
+
+
+cdef bytes _little_endian(TokenIds ids):
+    if _is_little:
+        return ids.tobytes()
+    return b"".join([value.to_bytes(4, "little") for value in ids.tolist()])
+
+
+def _from_little_endian(bytes raw, /):
+    """Rebuild a TokenIds from its pickle: four bytes an id, least significant first."""
+    if len(raw) % 4:
+        raise ValueError("a pickled TokenIds must be whole four-byte ids")
+    if not _is_little:
+        return TokenIds(
+            [int.from_bytes(raw[i : i + 4], "little") for i in range(0, len(raw), 4)]
+        )
+    cdef TokenIds ids = TokenIds.__new__(TokenIds)
+    _fill_from_bytes(ids, <const char*> raw, len(raw) // 4)
+    return ids
+
+
+collections.abc.Sequence.register(TokenIds)

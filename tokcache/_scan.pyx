@@ -1,0 +1,429 @@
+# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+"""Find added tokens the way a tokenizer does: leftmost, longest, in two phases.
+
+Phase 1 takes the tokens that are looked for in the raw text, phase 2 those that are
+looked for in what phase 1 left. No flag of a token moves this chain of matches, so the
+scanner knows none. Each phase is a radix trie whose edges lie in one hash table; a
+filter on the first one and two code points keeps ordinary text away from it. The cost is
+linear in the text and independent of the number of tokens; a candidate costs at most the
+length of the longest token.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from tokcache._text cimport code_t, text_of, text_view
+
+
+cdef enum:
+    BLOCK = 32  # code points looked at together for a first code point
+    MAX_FIRST = 4  # first code points that are searched for by comparison
+    PAIR_BITS = 16
+    STARTS_LONGER = 1  # some token begins so, and has a second code point
+    STARTS_SINGLE = 2  # some token is this code point alone
+
+
+cdef inline uint64_t _edge_slot(uint64_t key) noexcept nogil:
+    # Fibonacci hashing: the high half of a product with 2**64 / golden ratio.
+    return (key * <uint64_t> 0x9E3779B97F4A7C15) >> 32
+
+
+cdef inline uint32_t _pair_slot(uint32_t first, uint32_t second) noexcept nogil:
+    return (first * 0x9E3B + second * 0x85EB) & ((1 << PAIR_BITS) - 1)
+
+
+cdef inline uint32_t _child(
+    const phase_index* index, uint32_t node, uint32_t code
+) noexcept nogil:
+    """Return the child that ``code`` leads to, or 0."""
+    cdef uint64_t key = ((<uint64_t> node) << 21 | code) + 1
+    cdef uint64_t slot = _edge_slot(key) & index.edge_mask
+    while index.edges[slot].key:
+        if index.edges[slot].key == key:
+            return index.edges[slot].child
+        slot = (slot + 1) & index.edge_mask
+    return 0
+
+
+cdef inline int32_t _longest(
+    const phase_index* index, const code_t* data, Py_ssize_t at, Py_ssize_t limit,
+    Py_ssize_t* end,
+) noexcept nogil:
+    """Return the longest token that begins at ``at``, or -1."""
+    cdef int32_t best = -1
+    cdef uint32_t node = 0
+    cdef const radix_node* reached
+    cdef const uint32_t* label
+    cdef uint32_t i
+    while at < limit:
+        node = _child(index, node, data[at])
+        if node == 0:
+            break
+        reached = &index.nodes[node]
+        if reached.length > limit - at:
+            break
+        label = index.pool + reached.label
+        i = 1
+        while i < reached.length and data[at + i] == label[i]:
+            i += 1
+        if i < reached.length:
+            break
+        at += reached.length
+        if reached.token >= 0:
+            best = reached.token
+            end[0] = at
+        if not reached.has_children:
+            break
+    return best
+
+
+cdef inline bint _block_has_first(
+    const phase_index* index, const code_t* data
+) noexcept nogil:
+    """Tell whether any of BLOCK code points begins a token (compiles to vectors)."""
+    cdef code_t a = <code_t> index.first[0]
+    cdef code_t b = <code_t> index.first[1]
+    cdef code_t c = <code_t> index.first[2]
+    cdef code_t d = <code_t> index.first[3]
+    cdef code_t found = 0
+    cdef int i
+    if index.n_first == 1:
+        for i in range(BLOCK):
+            found |= <code_t> (data[i] == a)
+    else:
+        for i in range(BLOCK):
+            found |= (
+                <code_t> (data[i] == a)
+                | <code_t> (data[i] == b)
+                | <code_t> (data[i] == c)
+                | <code_t> (data[i] == d)
+            )
+    return found != 0
+
+
+cdef inline bint _find(
+    const phase_index* index, const code_t* data, Py_ssize_t at, Py_ssize_t limit,
+    scan_match* match,
+) noexcept nogil:
+    """Find the leftmost-longest token within ``[at, limit)``."""
+    cdef Py_ssize_t stop
+    cdef uint32_t code
+    cdef uint32_t slot
+    cdef uint8_t starts
+    while at < limit:
+        if index.n_first:
+            while limit - at >= BLOCK and not _block_has_first(index, data + at):
+                at += BLOCK
+        stop = min(at + BLOCK, limit)
+        while at < stop:
+            code = data[at]
+            starts = index.starts[code & 0xFF]
+            if starts:
+                if not starts & STARTS_SINGLE:
+                    if at + 1 >= limit:
+                        return False
+                    slot = _pair_slot(code, data[at + 1])
+                    if not index.pairs[slot >> 3] >> (slot & 7) & 1:
+                        at += 1
+                        continue
+                match.token = _longest(index, data, at, limit, &match.end)
+                if match.token >= 0:
+                    match.start = at
+                    return True
+            at += 1
+    return False
+
+
+cdef inline bint _find_any_kind(
+    const phase_index* index, const text_view* view, Py_ssize_t at, Py_ssize_t limit,
+    scan_match* match,
+) noexcept nogil:
+    if index.n_tokens == 0:
+        return False
+    if view.kind == 1:
+        return _find[uint8_t](index, <const uint8_t*> view.data, at, limit, match)
+    if view.kind == 2:
+        return _find[uint16_t](index, <const uint16_t*> view.data, at, limit, match)
+    return _find[uint32_t](index, <const uint32_t*> view.data, at, limit, match)
+
+
+@cython.final
+cdef class Scanner:
+    """Scan texts for a fixed set of added tokens.
+
+    ``tokens`` is a sequence of ``(content, id, phase, is_eligible)``; the place in it is
+    the token's index everywhere else. Only the ends of eligible tokens are boundaries,
+    but all tokens take part in the match. Offsets are in code points.
+
+    Raises ``ValueError`` for an empty content, a content given twice, a phase other than
+    1 and 2 or an id outside ``uint32``.
+
+    Thread safety: scanning only reads; ``trust`` and ``refuse`` change one byte each.
+    """
+
+    def __cinit__(self, tokens, /):
+        cdef list rows = [(str(c), int(i), int(p), bool(e)) for c, i, p, e in tokens]
+        cdef Py_ssize_t n = len(rows)
+        cdef Py_ssize_t index
+        self.contents = tuple(row[0] for row in rows)
+        if len(set(self.contents)) != n:
+            raise ValueError("an added token is given twice")
+        self.statuses = <uint8_t*> malloc(max(n, 1))
+        self.ids = <uint32_t*> malloc(max(n, 1) * 4)
+        if self.statuses == NULL or self.ids == NULL:
+            raise MemoryError
+        for index in range(n):
+            content, token_id, phase, is_eligible = rows[index]
+            if not content:
+                raise ValueError("an added token must not be empty")
+            if phase != 1 and phase != 2:
+                raise ValueError(f"phase must be 1 or 2, got {phase}")
+            if not 0 <= token_id <= 0xFFFFFFFF:
+                raise ValueError(f"id of {content!r} does not fit uint32: {token_id}")
+            self.ids[index] = token_id
+            self.statuses[index] = UNTRIED if is_eligible else REFUSED
+        self._index_ids(n)
+        for phase in (1, 2):
+            _build(
+                &self.phases[phase - 1],
+                sorted((row[0], i) for i, row in enumerate(rows) if row[2] == phase),
+            )
+
+    def __dealloc__(self):
+        cdef int phase
+        for phase in range(2):
+            free(self.phases[phase].nodes)
+            free(self.phases[phase].edges)
+            free(self.phases[phase].pool)
+            free(self.phases[phase].pairs)
+        free(self.statuses)
+        free(self.ids)
+        free(self.id_table)
+
+    cdef int _index_ids(self, Py_ssize_t n) except -1:
+        cdef uint64_t slots = _power_of_two(2 * n + 1)
+        cdef uint64_t slot
+        cdef Py_ssize_t index
+        self.id_table = <uint64_t*> calloc(slots, sizeof(uint64_t))
+        if self.id_table == NULL:
+            raise MemoryError
+        self.id_mask = slots - 1
+        for index in range(n):
+            slot = _edge_slot(self.ids[index]) & self.id_mask
+            while self.id_table[slot]:
+                slot = (slot + 1) & self.id_mask
+            self.id_table[slot] = <uint64_t> (index + 1) << 32 | self.ids[index]
+        return 0
+
+    cdef void begin(
+        self, scan_cursor* cursor, const text_view* view, Py_ssize_t at
+    ) noexcept nogil:
+        """Start a chain of matches at ``at``."""
+        cursor.view = view[0]
+        cursor.at = at
+        cursor.is_known = False
+        cursor.start = 0
+        cursor.end = 0
+        cursor.token = -1
+
+    cdef bint next_match(self, scan_cursor* cursor, scan_match* match) noexcept nogil:
+        """Find the next match of either phase and move behind it.
+
+        The cursor may be moved on to any boundary in between: the next phase-1 match is
+        kept as long as it is not passed, so a whole text is scanned once by each phase.
+        """
+        if not cursor.is_known or cursor.start < cursor.at:
+            cursor.is_known = True
+            if _find_any_kind(
+                &self.phases[0], &cursor.view, cursor.at, cursor.view.length, match
+            ):
+                cursor.start = match.start
+                cursor.end = match.end
+                cursor.token = match.token
+            else:
+                cursor.start = cursor.view.length
+                cursor.token = -1
+        if _find_any_kind(
+            &self.phases[1], &cursor.view, cursor.at, cursor.start, match
+        ):
+            cursor.at = match.end
+            return True
+        if cursor.token < 0:
+            cursor.at = cursor.view.length
+            return False
+        match.start = cursor.start
+        match.end = cursor.end
+        match.token = cursor.token
+        cursor.at = cursor.end
+        return True
+
+    cdef bint next_boundary(self, scan_cursor* cursor, scan_match* match) noexcept nogil:
+        """Find the next match that ends at a boundary and move behind it."""
+        while self.next_match(cursor, match):
+            if self.statuses[match.token] != REFUSED:
+                return True
+        return False
+
+    cdef int32_t boundary_of_id(self, uint32_t token_id) noexcept nogil:
+        """Return the boundary token with this id, or -1."""
+        cdef uint64_t slot = _edge_slot(token_id) & self.id_mask
+        cdef int32_t index
+        while self.id_table[slot]:
+            if <uint32_t> self.id_table[slot] == token_id:
+                index = <int32_t> (self.id_table[slot] >> 32) - 1
+                if self.statuses[index] != REFUSED:
+                    return index
+            slot = (slot + 1) & self.id_mask
+        return -1
+
+    def __len__(self):
+        return len(self.contents)
+
+    def boundaries(self, str text not None, Py_ssize_t start=0, /):
+        """Return ``(end, token index)`` of every boundary from ``start``, in order.
+
+        Linear in the text. ``start`` must itself be the text's start or a boundary, or
+        what stands across it is not seen.
+        """
+        return [(end, token) for _, end, token in self._scan(text, start, True)]
+
+    def matches(self, str text not None, Py_ssize_t start=0, /):
+        """Return ``(start, end, token index)`` of every match of both phases, in order."""
+        return self._scan(text, start, False)
+
+    cdef list _scan(self, str text, Py_ssize_t start, bint only_boundaries):
+        cdef text_view view = text_of(text)
+        cdef scan_cursor cursor
+        cdef scan_match match
+        cdef list found = []
+        if not 0 <= start <= view.length:
+            raise ValueError(f"start must be within the text, got {start}")
+        self.begin(&cursor, &view, start)
+        while self.next_match(&cursor, &match):
+            if not only_boundaries or self.statuses[match.token] != REFUSED:
+                found.append((match.start, match.end, match.token))
+        return found
+
+    def status(self, Py_ssize_t index, /):
+        """Return 0 for an eligible token not tried yet, 1 for a trusted, 2 for a refused."""
+        return self.statuses[self._checked(index)]
+
+    def trust(self, Py_ssize_t index, /):
+        """Note that an untried token passed its first trial."""
+        if self.statuses[self._checked(index)] == UNTRIED:
+            self.statuses[index] = TRUSTED
+
+    def refuse(self, Py_ssize_t index, /):
+        """Make a token no boundary from now on."""
+        self.statuses[self._checked(index)] = REFUSED
+
+    cdef Py_ssize_t _checked(self, Py_ssize_t index) except -1:
+        if not 0 <= index < len(self.contents):
+            raise IndexError(f"no token has the index {index}")
+        return index
+
+
+cdef uint64_t _power_of_two(uint64_t at_least) noexcept:
+    cdef uint64_t size = 1
+    while size < at_least:
+        size *= 2
+    return size
+
+
+cdef int _build(phase_index* index, list tokens) except -1:
+    """Fill an index with ``(content, token index)`` pairs, sorted by content."""
+    cdef list nodes = [(0, 0, -1, bool(tokens))]  # the root
+    cdef list edges = []
+    cdef list pool = []
+    cdef list groups = [(0, 0, len(tokens), 0)]  # node, range of tokens, depth
+    cdef Py_ssize_t low, high, depth, end, longest, i
+    while groups:
+        node, low, high, depth = groups.pop()
+        while low < high:
+            first = tokens[low][0]
+            end = low + 1
+            while end < high and tokens[end][0][depth] == first[depth]:
+                end += 1
+            # Sorted, so what the first and the last share, all of them share.
+            last = tokens[end - 1][0]
+            longest = depth + 1
+            while longest < len(first) and first[longest] == last[longest]:
+                longest += 1
+            is_token = len(first) == longest
+            inner = low + 1 if is_token else low
+            edges.append((node, ord(first[depth]), len(nodes)))
+            groups.append((len(nodes), inner, end, longest))
+            nodes.append(
+                (
+                    len(pool),
+                    longest - depth,
+                    tokens[low][1] if is_token else -1,
+                    inner < end,
+                )
+            )
+            pool.extend(ord(c) for c in first[depth:longest])
+            low = end
+    _allocate(index, len(nodes), len(edges), len(pool))
+    index.n_tokens = len(tokens)
+    for i in range(len(nodes)):
+        index.nodes[i].label, index.nodes[i].length, index.nodes[i].token, has = nodes[i]
+        index.nodes[i].has_children = has
+    for i in range(len(pool)):
+        index.pool[i] = pool[i]
+    for node, code, child in edges:
+        _add_edge(index, node, code, child)
+    _build_filter(index, [content for content, _ in tokens])
+    return 0
+
+
+cdef int _allocate(
+    phase_index* index, Py_ssize_t n_nodes, Py_ssize_t n_edges, Py_ssize_t n_pool
+) except -1:
+    cdef uint64_t slots = _power_of_two(2 * n_edges + 1)
+    index.nodes = <radix_node*> malloc(n_nodes * sizeof(radix_node))
+    index.edges = <radix_edge*> calloc(slots, sizeof(radix_edge))
+    index.pool = <uint32_t*> malloc(max(n_pool, 1) * sizeof(uint32_t))
+    index.pairs = <uint8_t*> calloc((1 << PAIR_BITS) // 8, 1)
+    if (
+        index.nodes == NULL
+        or index.edges == NULL
+        or index.pool == NULL
+        or index.pairs == NULL
+    ):
+        raise MemoryError
+    index.edge_mask = slots - 1
+    return 0
+
+
+cdef void _add_edge(
+    phase_index* index, uint32_t node, uint32_t code, uint32_t child
+) noexcept:
+    cdef uint64_t key = ((<uint64_t> node) << 21 | code) + 1
+    cdef uint64_t slot = _edge_slot(key) & index.edge_mask
+    while index.edges[slot].key:
+        slot = (slot + 1) & index.edge_mask
+    index.edges[slot].key = key
+    index.edges[slot].child = child
+
+
+cdef int _build_filter(phase_index* index, list contents) except -1:
+    cdef uint32_t first, slot
+    cdef set firsts = {content[0] for content in contents}
+    memset(index.starts, 0, 256)
+    for content in contents:
+        first = ord(content[0])
+        if len(content) == 1:
+            index.starts[first & 0xFF] |= STARTS_SINGLE
+        else:
+            index.starts[first & 0xFF] |= STARTS_LONGER
+            slot = _pair_slot(first, ord(content[1]))
+            index.pairs[slot >> 3] |= 1 << (slot & 7)
+    index.n_first = len(firsts) if len(firsts) <= MAX_FIRST else 0
+    if index.n_first:
+        # Unused places repeat one of the others.
+        padded = (sorted(firsts) * MAX_FIRST)[:MAX_FIRST]
+        for i in range(MAX_FIRST):
+            index.first[i] = ord(padded[i])
+    return 0

@@ -1,0 +1,345 @@
+# cython: language_level=3
+"""Segments and nodes: the two hash tables, references, bytes. Header only.
+
+A *segment* is interned text with its payload: one block of memory, shared by every path
+of its root that contains it. A *node* is a segment under one path. Both come from
+malloc one by one, so their weights add up exactly and an eviction gives its bytes back;
+nodes made together lie side by side all the same.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memset
+
+from tokcache._text cimport text_copy, text_equal, text_view, tokcache_fold
+
+
+cdef enum:
+    MIN_BUCKETS = 64
+    # A malloc chunk: eight bytes of its own, multiples of sixteen, at least 32.
+    CHUNK_HEADER = 8
+    CHUNK_STEP = 16
+    CHUNK_MIN = 32
+
+
+cdef struct segment:
+    segment* next  # in its bucket
+    uint64_t hash
+    uint32_t holds  # nodes, and links under way, that need it
+    uint32_t n_ids
+    uint32_t length  # code points
+    uint32_t root
+    int32_t anchor  # token just before it; -1 at the start of a text
+    int32_t token  # boundary token at its end; -1 for a tail
+    uint32_t mark  # the last weighing that counted it
+    uint8_t kind  # bytes a code point
+    # The ids follow, then the text.
+
+
+cdef struct node:
+    segment* segment  # NULL for a root
+    node* last_child  # the one used last
+    node* parent
+    uint64_t n_ids  # from the root through this node
+    uint32_t n_children
+    uint32_t depth  # nodes from the root, this one included
+    node* next  # in its bucket
+    node* newer  # in the list of leaves, which only leaves are in
+    node* older
+
+
+cdef struct root_info:
+    node top
+    uint64_t clears
+    int64_t n_segments  # segment nodes
+    int64_t n_tails  # tail nodes
+    bint is_closed  # nobody walks from it any more
+
+
+cdef struct store:
+    segment** segments
+    uint64_t segment_buckets
+    uint64_t n_segments
+    node** nodes
+    uint64_t node_buckets
+    uint64_t n_nodes
+    uint64_t n_pending  # nodes about to be linked: the table must not shrink below them
+    int64_t memory_bytes
+    int64_t resident_bytes
+    int64_t max_memory_bytes
+    int64_t max_resident_bytes
+    uint64_t[4] keys  # of the hash
+    uint64_t hash_mask  # all ones, but in tests that force collisions
+    uint64_t version  # changes whenever a node is freed
+    uint32_t mark
+
+
+cdef inline int64_t charge(int64_t size) noexcept nogil:
+    """Return what a block of ``size`` bytes takes from the allocator."""
+    size = (size + CHUNK_HEADER + CHUNK_STEP - 1) // CHUNK_STEP * CHUNK_STEP
+    return max(size, <int64_t> CHUNK_MIN)
+
+
+cdef inline uint32_t* segment_ids(segment* s) noexcept nogil:
+    return <uint32_t*> (<char*> s + sizeof(segment))
+
+
+cdef inline void* segment_text(segment* s) noexcept nogil:
+    return <char*> s + sizeof(segment) + <size_t> s.n_ids * 4
+
+
+cdef inline int64_t segment_size(
+    int64_t n_ids, int64_t length, int kind
+) noexcept nogil:
+    return <int64_t> sizeof(segment) + n_ids * 4 + length * kind
+
+
+cdef inline int64_t segment_charge(const segment* s) noexcept nogil:
+    return charge(segment_size(s.n_ids, s.length, s.kind))
+
+
+cdef inline bint is_tail(const node* n) noexcept nogil:
+    return n.segment.token < 0
+
+
+cdef inline uint64_t identity_state(
+    uint32_t root, int32_t anchor, bint tail
+) noexcept nogil:
+    """Return what a segment's identity adds to the hash of its text."""
+    return (<uint64_t> root << 33) ^ (<uint64_t> <uint32_t> anchor << 1) ^ <uint64_t> tail
+
+
+cdef inline uint64_t _node_bucket(
+    const store* s, const node* parent, const segment* child
+) noexcept nogil:
+    return tokcache_fold(
+        <uint64_t> <size_t> parent ^ s.keys[0], <uint64_t> <size_t> child ^ s.keys[1]
+    ) & (s.node_buckets - 1)
+
+
+# Both tables chain through their entries, so doubling and halving move pointers only and
+# halving cannot fail. An entry of bucket b of n is in b or b + n after a doubling.
+
+cdef inline bint segments_reserve(store* s, uint64_t entries) noexcept nogil:
+    """Make buckets for so many segments; false, and nothing changed, without memory."""
+    cdef uint64_t wanted = max(s.segment_buckets, <uint64_t> MIN_BUCKETS)
+    cdef uint64_t b, old = s.segment_buckets
+    cdef segment** grown
+    cdef segment* entry
+    cdef segment* following
+    while wanted < entries:
+        wanted *= 2
+    if wanted == old:
+        return True
+    grown = <segment**> realloc(s.segments, wanted * sizeof(segment*))
+    if grown == NULL:
+        return False
+    s.segments = grown
+    s.segment_buckets = wanted
+    s.resident_bytes += <int64_t> ((wanted - old) * sizeof(segment*))
+    memset(grown + old, 0, (wanted - old) * sizeof(segment*))
+    for b in range(old):
+        entry = grown[b]
+        grown[b] = NULL
+        while entry != NULL:
+            following = entry.next
+            entry.next = grown[entry.hash & (wanted - 1)]
+            grown[entry.hash & (wanted - 1)] = entry
+            entry = following
+    return True
+
+
+cdef inline bint nodes_reserve(store* s, uint64_t entries) noexcept nogil:
+    """Make buckets for so many nodes; false, and nothing changed, without memory."""
+    cdef uint64_t wanted = max(s.node_buckets, <uint64_t> MIN_BUCKETS)
+    cdef uint64_t b, bucket, old = s.node_buckets
+    cdef node** grown
+    cdef node* entry
+    cdef node* following
+    while wanted < entries:
+        wanted *= 2
+    if wanted == old:
+        return True
+    grown = <node**> realloc(s.nodes, wanted * sizeof(node*))
+    if grown == NULL:
+        return False
+    s.nodes = grown
+    s.node_buckets = wanted
+    s.resident_bytes += <int64_t> ((wanted - old) * sizeof(node*))
+    memset(grown + old, 0, (wanted - old) * sizeof(node*))
+    for b in range(old):
+        entry = grown[b]
+        grown[b] = NULL
+        while entry != NULL:
+            following = entry.next
+            bucket = _node_bucket(s, entry.parent, entry.segment)
+            entry.next = grown[bucket]
+            grown[bucket] = entry
+            entry = following
+    return True
+
+
+cdef inline void segments_shrink(store* s) noexcept nogil:
+    cdef uint64_t b, half
+    cdef segment* last
+    cdef segment** shrunk
+    while s.segment_buckets > MIN_BUCKETS and 4 * s.n_segments < s.segment_buckets:
+        half = s.segment_buckets // 2
+        for b in range(half):
+            if s.segments[b] == NULL:
+                s.segments[b] = s.segments[b + half]
+                continue
+            last = s.segments[b]
+            while last.next != NULL:
+                last = last.next
+            last.next = s.segments[b + half]
+        s.segment_buckets = half
+        s.resident_bytes -= <int64_t> (half * sizeof(segment*))
+        shrunk = <segment**> realloc(s.segments, half * sizeof(segment*))
+        if shrunk != NULL:
+            s.segments = shrunk
+
+
+cdef inline void nodes_shrink(store* s) noexcept nogil:
+    cdef uint64_t b, half
+    cdef node* last
+    cdef node** shrunk
+    while (
+        s.node_buckets > MIN_BUCKETS
+        and 4 * (s.n_nodes + s.n_pending) < s.node_buckets
+    ):
+        half = s.node_buckets // 2
+        for b in range(half):
+            if s.nodes[b] == NULL:
+                s.nodes[b] = s.nodes[b + half]
+                continue
+            last = s.nodes[b]
+            while last.next != NULL:
+                last = last.next
+            last.next = s.nodes[b + half]
+        s.node_buckets = half
+        s.resident_bytes -= <int64_t> (half * sizeof(node*))
+        shrunk = <node**> realloc(s.nodes, half * sizeof(node*))
+        if shrunk != NULL:
+            s.nodes = shrunk
+
+
+cdef inline segment* segment_find(
+    const store* s, uint64_t hash, uint32_t root, int32_t anchor, bint tail,
+    const text_view* view, Py_ssize_t start, Py_ssize_t end,
+) noexcept nogil:
+    """Return the resident segment with this identity, its text compared, or NULL."""
+    cdef segment* entry
+    if s.segment_buckets == 0:
+        return NULL
+    entry = s.segments[hash & (s.segment_buckets - 1)]
+    while entry != NULL:
+        if (
+            entry.hash == hash
+            and entry.length == end - start
+            and entry.root == root
+            and entry.anchor == anchor
+            and (entry.token < 0) == tail
+            and text_equal(view, start, segment_text(entry), entry.kind, end - start)
+        ):
+            return entry
+        entry = entry.next
+    return NULL
+
+
+cdef inline segment* segment_new(
+    store* s, uint64_t hash, uint32_t root, int32_t anchor, int32_t token,
+    const text_view* view, Py_ssize_t start, Py_ssize_t end, int kind,
+    const uint32_t* ids, int64_t n_ids,
+) noexcept nogil:
+    """Make a segment that nobody holds yet, or NULL without memory."""
+    cdef int64_t size = segment_size(n_ids, end - start, kind)
+    cdef segment* made
+    cdef uint64_t bucket
+    cdef int64_t i
+    if not segments_reserve(s, s.n_segments + 1):
+        return NULL
+    made = <segment*> malloc(<size_t> size)
+    if made == NULL:
+        return NULL
+    made.hash = hash
+    made.holds = 0
+    made.n_ids = <uint32_t> n_ids
+    made.length = <uint32_t> (end - start)
+    made.root = root
+    made.anchor = anchor
+    made.token = token
+    made.mark = 0
+    made.kind = <uint8_t> kind
+    for i in range(n_ids):
+        segment_ids(made)[i] = ids[i]
+    text_copy(view, start, end, kind, segment_text(made))
+    bucket = hash & (s.segment_buckets - 1)
+    made.next = s.segments[bucket]
+    s.segments[bucket] = made
+    s.n_segments += 1
+    s.memory_bytes += 4 * n_ids
+    s.resident_bytes += charge(size)
+    return made
+
+
+cdef inline void segment_release(store* s, segment* held) noexcept nogil:
+    """Give one hold back; the last one frees the segment."""
+    cdef segment** place
+    held.holds -= 1
+    if held.holds:
+        return
+    place = &s.segments[held.hash & (s.segment_buckets - 1)]
+    while place[0] != held:
+        place = &place[0].next
+    place[0] = held.next
+    s.n_segments -= 1
+    s.memory_bytes -= 4 * <int64_t> held.n_ids
+    s.resident_bytes -= segment_charge(held)
+    free(held)
+    segments_shrink(s)
+
+
+cdef inline node* node_find(
+    const store* s, const node* parent, const segment* child
+) noexcept nogil:
+    cdef node* entry
+    if s.node_buckets == 0:
+        return NULL
+    entry = s.nodes[_node_bucket(s, parent, child)]
+    while entry != NULL and not (entry.parent == parent and entry.segment == child):
+        entry = entry.next
+    return entry
+
+
+cdef inline void node_add(store* s, node* made) noexcept nogil:
+    """Put a node that counts as pending into the table, which has room for it."""
+    cdef uint64_t bucket = _node_bucket(s, made.parent, made.segment)
+    made.next = s.nodes[bucket]
+    s.nodes[bucket] = made
+    s.n_nodes += 1
+    s.n_pending -= 1
+
+
+cdef inline void node_remove(store* s, node* gone) noexcept nogil:
+    """Take a childless node out of the table and its parent, and free it."""
+    cdef node** place = &s.nodes[_node_bucket(s, gone.parent, gone.segment)]
+    while place[0] != gone:
+        place = &place[0].next
+    place[0] = gone.next
+    if gone.parent.last_child == gone:
+        gone.parent.last_child = NULL
+    gone.parent.n_children -= 1
+    s.n_nodes -= 1
+    s.resident_bytes -= charge(sizeof(node))
+    s.version += 1
+    segment_release(s, gone.segment)
+    free(gone)
+    nodes_shrink(s)
+
+
+cdef inline int64_t tables_bound(int64_t n_segments, int64_t n_nodes) noexcept nogil:
+    """Return the most bytes that tables of so many entries are left with."""
+    return 8 * (
+        max(<int64_t> MIN_BUCKETS, 4 * n_segments) + max(<int64_t> MIN_BUCKETS, 4 * n_nodes)
+    )

@@ -1,0 +1,310 @@
+# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+"""The trie of cached prefixes: roots, walk, link, eviction; the class that owns the memory.
+
+A walk compares the text with the child used last and goes on; only where that fails and
+there are other children does it look for the segment's end and hash it. Its cost is
+linear in the text, whatever else is cached.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
+
+from tokcache._check cimport check_invariants, stored_text
+from tokcache._link cimport (
+    SIGHTING_TABLE_BYTES,
+    clear_all,
+    clear_root,
+    link_pinned,
+    make_room,
+    pin,
+    seen_before,
+    unpin,
+)
+from tokcache._policy cimport leaf_touch, leaves_init
+from tokcache._scan cimport Scanner, scan_cursor, scan_match
+from tokcache._store cimport (
+    charge,
+    identity_state,
+    node,
+    node_find,
+    root_info,
+    segment,
+    segment_find,
+    segment_ids,
+    segment_text,
+)
+from tokcache._text cimport text_equal, text_hash, text_narrowest, text_view
+
+import os
+
+
+NODE_BYTES = charge(sizeof(node))
+SEGMENT_HEADER = sizeof(segment)
+SIGHTING_BYTES = SIGHTING_TABLE_BYTES
+LONGEST_SHORT_TAIL = TAIL_CHARS
+
+
+cdef inline bint _matches(
+    const node* child, const text_view* view, Py_ssize_t at
+) noexcept nogil:
+    """Tell whether the text goes on with this child."""
+    cdef segment* s = child.segment
+    cdef Py_ssize_t left = view.length - at
+    if s.length > left or (s.token < 0 and s.length != left):
+        return False
+    return text_equal(view, at, segment_text(s), s.kind, s.length)
+
+
+cdef void copy_path(const node* reached, uint32_t* out) noexcept nogil:
+    """Copy the payloads of a path, which fill ``reached.n_ids`` places."""
+    out += reached.n_ids
+    while reached.segment != NULL:
+        out -= reached.segment.n_ids
+        memcpy(out, segment_ids(reached.segment), <size_t> reached.segment.n_ids * 4)
+        reached = reached.parent
+
+
+cdef void touch(trie* t, node* reached) noexcept nogil:
+    """Note that a walk ended here."""
+    leaf_touch(&t.leaves, reached)
+
+
+@cython.final
+cdef class Trie:
+    """Own the memory of one cache: its segments, nodes, tables and budgets, in bytes.
+
+    ``max_memory_bytes`` bounds the payloads (four bytes an id, shared ones once),
+    ``max_resident_bytes`` everything that storing prompts takes. Both hold whenever a
+    call returns. ``hash_seed`` fixes the otherwise random keys of the hash and
+    ``hash_bits`` shortens it: with 0, everything collides. Both are for tests.
+
+    Thread safety: every public method locks the object on free-threaded builds, and
+    keeps the GIL on others.
+    """
+
+    def __cinit__(
+        self, max_memory_bytes, max_resident_bytes, *, hash_seed=None, hash_bits=64
+    ):
+        cdef int i
+        leaves_init(&self.t.leaves)
+        self.t.store.max_memory_bytes = max_memory_bytes
+        self.t.store.max_resident_bytes = max_resident_bytes
+        if max_memory_bytes < 0 or max_resident_bytes < 0:
+            raise ValueError("a budget must be >= 0")
+        if not 0 <= hash_bits <= 64:
+            raise ValueError(f"hash_bits must be from 0 to 64, got {hash_bits}")
+        self.t.store.hash_mask = (1 << hash_bits) - 1
+        if hash_seed is None:
+            hash_seed = int.from_bytes(os.urandom(32), "little")
+        for i in range(4):
+            # Odd, so that no key is zero and switches a multiplication off.
+            self.t.store.keys[i] = (
+                (hash_seed >> (64 * i)) * 0x9E3779B97F4A7C15 + 2 * i + 1
+            ) & 0xFFFFFFFFFFFFFFFF | 1
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        clear_all(&self.t)
+        for i in range(self.t.n_roots):
+            free(self.t.roots[i])
+        free(self.t.roots)
+
+    def open_root(self):
+        """Add a root, where walks begin, and return its number. It is never evicted."""
+        cdef root_info** grown
+        cdef root_info* root
+        cdef uint32_t i
+        with cython.critical_section(self):
+            for i in range(self.t.n_roots):
+                if self.t.roots[i].is_closed:
+                    self.t.roots[i].is_closed = False
+                    return i
+            grown = <root_info**> realloc(
+                self.t.roots, (self.t.n_roots + 1) * sizeof(root_info*)
+            )
+            if grown == NULL:
+                raise MemoryError
+            self.t.roots = grown
+            root = <root_info*> calloc(1, sizeof(root_info))
+            if root == NULL:
+                raise MemoryError
+            grown[self.t.n_roots] = root
+            self.t.n_roots += 1
+            return self.t.n_roots - 1
+
+    def clear(self, root=None):
+        """Drop what is cached under one root, or everything.
+
+        What was begun before and ends after is not inserted.
+        """
+        cdef uint32_t number
+        with cython.critical_section(self):
+            if root is None:
+                clear_all(&self.t)
+            else:
+                number = _checked_root(&self.t, root)
+                clear_root(&self.t, number)
+
+    cdef void clear_root(self, uint32_t root, bint close) noexcept:
+        """Drop what a root holds; a closed one may be given out again. The lock is held."""
+        clear_root(&self.t, root)
+        self.t.roots[root].is_closed = close
+
+    def usage(self, root=None):
+        """Return entries, tails, memory and resident bytes, insertions, evictions, oversized.
+
+        Entries and tails are those of one root if it is given. O(roots).
+        """
+        cdef int64_t entries = 0
+        cdef int64_t tails = 0
+        cdef uint32_t i
+        with cython.critical_section(self):
+            if root is None:
+                for i in range(self.t.n_roots):
+                    entries += self.t.roots[i].n_segments
+                    tails += self.t.roots[i].n_tails
+            else:
+                i = _checked_root(&self.t, root)
+                entries = self.t.roots[i].n_segments
+                tails = self.t.roots[i].n_tails
+            return (
+                entries,
+                tails,
+                self.t.store.memory_bytes,
+                self.t.store.resident_bytes,
+                self.t.insertions,
+                self.t.evictions,
+                self.t.oversized,
+            )
+
+    def leaves(self):
+        """Return the leaves, the next victim first, as (root, texts of the path)."""
+        cdef node* n
+        cdef node* up
+        cdef list found = []
+        cdef list texts
+        with cython.critical_section(self):
+            n = self.t.leaves.ends.newer
+            while n != &self.t.leaves.ends:
+                texts = []
+                up = n
+                while up.segment != NULL:
+                    texts.append(stored_text(up.segment))
+                    up = up.parent
+                found.append((n.segment.root, tuple(reversed(texts))))
+                n = n.newer
+        return found
+
+    def check(self):
+        """Assert every invariant. Walks everything: for tests and debug builds."""
+        with cython.critical_section(self):
+            check_invariants(&self.t)
+
+    cdef uint64_t hash_piece(
+        self, uint32_t root, const text_view* view, const piece* p
+    ) noexcept nogil:
+        return self.t.store.hash_mask & text_hash(
+            view, p.start, p.end, p.kind,
+            identity_state(root, p.anchor, p.token < 0), self.t.store.keys,
+        )
+
+    cdef segment* find(
+        self, uint32_t root, const text_view* view, const piece* p
+    ) noexcept:
+        return segment_find(
+            &self.t.store, p.hash, root, p.anchor, p.token < 0, view, p.start, p.end
+        )
+
+    cdef int walk(
+        self, uint32_t root, Scanner scanner, const text_view* view, walk* w
+    ) except -1:
+        """Follow the text from the root as far as it is cached. The lock is held."""
+        cdef scan_cursor cursor
+        cdef scan_match match
+        cdef piece p
+        cdef segment* found
+        cdef node* at = &self.t.roots[root].top
+        cdef node* child
+        cdef Py_ssize_t position = 0
+        cdef int32_t anchor = NO_TOKEN
+        cdef bint is_scanning = False
+        while position < view.length:
+            child = at.last_child
+            if child == NULL or not _matches(child, view, position):
+                if at.n_children <= <uint32_t> (child != NULL):
+                    break
+                if not is_scanning:
+                    is_scanning = True
+                    scanner.begin(&cursor, view, position)
+                cursor.at = position
+                p.start = position
+                p.anchor = anchor
+                if scanner.next_boundary(&cursor, &match):
+                    p.end = match.end
+                    p.token = match.token
+                else:
+                    p.end = view.length
+                    p.token = NO_TOKEN
+                p.kind = text_narrowest(view, p.start, p.end)
+                p.hash = self.hash_piece(root, view, &p)
+                found = self.find(root, view, &p)
+                child = node_find(&self.t.store, at, found) if found != NULL else NULL
+                if child == NULL:
+                    break
+                at.last_child = child
+            at = child
+            anchor = at.segment.token
+            position += at.segment.length
+        w.reached = at
+        w.position = position
+        w.anchor = anchor
+        w.is_complete = position == view.length
+        return 0
+
+    cdef link_status link(
+        self, uint32_t root, walk* w, const text_view* view, piece* pieces, Py_ssize_t n,
+        const uint32_t* ids, bint tails_allowed,
+    ) noexcept:
+        """Link the pieces that follow where a walk ended. The lock is held.
+
+        ``w.reached`` must be alive. The last piece may be a tail; whether it is linked is
+        decided here.
+        """
+        cdef node* reached = w.reached
+        cdef node* child
+        cdef segment* found
+        cdef piece* last = &pieces[n - 1]
+        cdef link_status status = LINKED
+        pin(&self.t, reached)
+        if n and last.token < 0:
+            if not tails_allowed:
+                n -= 1
+            elif last.end - last.start > TAIL_CHARS and self.find(root, view, last) == NULL:
+                if not seen_before(&self.t, last.hash):
+                    n -= 1
+        # Another call may have linked the same pieces meanwhile.
+        while n:
+            found = self.find(root, view, pieces)
+            child = node_find(&self.t.store, reached, found) if found != NULL else NULL
+            if child == NULL:
+                break
+            reached.last_child = child
+            pin(&self.t, child)
+            unpin(&self.t, reached)
+            reached = child
+            pieces += 1
+            n -= 1
+        if n:
+            status = link_pinned(&self.t, root, reached, view, pieces, n, ids)
+        else:
+            make_room(&self.t)  # the table of sightings may be new
+        unpin(&self.t, reached)
+        return status
+
+
+cdef uint32_t _checked_root(const trie* t, root) except? 0xFFFFFFFF:
+    if not 0 <= root < t.n_roots or t.roots[<uint32_t> root].is_closed:
+        raise ValueError(f"no root has the number {root}")
+    return root

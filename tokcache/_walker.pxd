@@ -1,0 +1,64 @@
+# cython: language_level=3
+"""One wrapper's view of one root, and a prompt on its way through it."""
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from tokcache._ids cimport TokenIds
+from tokcache._pieces cimport piece_list, run, run_list
+from tokcache._scan cimport Scanner
+from tokcache._text cimport text_view
+from tokcache._trie cimport Trie, piece, walk
+
+
+cdef class Walker:
+    cdef readonly Trie trie
+    cdef readonly Scanner scanner
+    cdef uint32_t root
+    cdef bint owns_root
+    cdef uint32_t* affixes  # before, then after
+    cdef Py_ssize_t n_before
+    cdef Py_ssize_t n_after
+    cdef readonly bint has_affixes
+    cdef bint extend_on_hit
+    cdef bint cache_tails
+    cdef int64_t hits
+    cdef int64_t misses
+    cdef int64_t cached_tokens
+    cdef int64_t uncached_tokens
+    cdef int64_t pass_throughs
+    cdef int64_t self_check_failures
+
+    cdef object _lookup(self, str text, bint special, bint count_only)
+    cdef TokenIds _result(self, int64_t n_ids, bint special)
+    cdef int64_t _affix_length(self, bint special) noexcept nogil
+
+
+cdef class Plan:
+    cdef readonly Walker walker
+    cdef str text
+    cdef text_view view
+    cdef bint special
+    cdef walk reached
+    cdef uint64_t version
+    cdef uint64_t clears
+    cdef uint32_t* pool  # the matched path's ids, then those of the pieces as they come
+    cdef int64_t pool_size
+    cdef int64_t pool_used
+    cdef int64_t n_matched
+    cdef piece_list pieces
+    cdef run_list runs
+    cdef readonly bint has_boundary
+    cdef readonly bint hit
+    cdef readonly int64_t cached_tokens
+    cdef readonly int64_t uncached_tokens
+    cdef readonly list untried
+
+    cdef int _reserve(self, int64_t more) except -1
+    cdef int _prepare(self) except -1
+    cdef int _find_known(self) except -1
+    cdef run* _checked_run(self, Py_ssize_t i) except NULL
+    cdef str _with_anchor(self, const piece* first, Py_ssize_t end)
+    cdef int64_t _take(self, ids) except -1
+    cdef bint _split(self, const run* r, int64_t start) noexcept
+    cdef int _link(self) except -1
+    cdef int _count(self) except -1

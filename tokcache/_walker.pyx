@@ -1,0 +1,492 @@
+# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+"""A wrapper's way through the trie: full hits at once, everything else as a Plan.
+
+A Plan is what stands between a walk and its link while the inner tokenizer works,
+unlocked. It holds copies only: of the matched ids, of payloads that were found under
+other paths, of positions. Of the trie it keeps one pointer, and uses it again only if no
+node was freed in between.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy
+
+from tokcache._ids cimport TokenIds, token_ids_uninitialised
+from tokcache._pieces cimport BRIDGE_CHARS_MAX, pieces_cut, run, runs_group
+from tokcache._scan cimport UNTRIED, Scanner
+from tokcache._store cimport segment, segment_ids
+from tokcache._text cimport text_narrowest, text_of, text_view
+from tokcache._trie cimport (
+    NO_MEMORY,
+    NO_TOKEN,
+    Trie,
+    copy_path,
+    link_status,
+    piece,
+    touch,
+    walk,
+)
+
+
+cdef enum feed_status:
+    TAKEN = 0
+    EACH_SEGMENT = 1  # boundary ids differ from the scan: encode each segment by itself
+    WHOLE_TEXT = 2  # an anchor or a boundary is not where it must be: encode the text
+
+BRIDGE_CHARS = BRIDGE_CHARS_MAX
+
+
+@cython.final
+@cython.no_gc_clear  # the trie is needed to the end
+cdef class Walker:
+    """Bind one root of a trie to a scanner, the ids around a prompt, and counters.
+
+    Without a ``root`` it opens one of its own, and closes it when it goes. ``before`` and
+    ``after`` are the ids that ``add_special_tokens=True`` puts around a prompt, or None
+    where they are not known; then the flag must not be used. Thread safety: as ``Trie``; counters change under the trie's lock.
+    """
+
+    def __cinit__(
+        self, Trie trie not None, root, Scanner scanner not None, before=(), after=(), *,
+        bint extend_on_hit=True, bint cache_tails=True,
+    ):
+        cdef list ids = [*(before or ()), *(after or ())]
+        cdef Py_ssize_t i
+        self.affixes = <uint32_t*> calloc(len(ids) + 1, sizeof(uint32_t))
+        if self.affixes == NULL:
+            raise MemoryError
+        for i in range(len(ids)):
+            self.affixes[i] = ids[i]
+        self.n_before = len(before or ())
+        self.n_after = len(after or ())
+        self.has_affixes = before is not None and after is not None
+        self.scanner = scanner
+        self.extend_on_hit = extend_on_hit
+        self.cache_tails = cache_tails
+        if root is not None:
+            trie.usage(root)  # raises for a root that does not exist
+        self.root = trie.open_root() if root is None else root
+        self.owns_root = root is None
+        self.trie = trie
+
+    def __dealloc__(self):
+        free(self.affixes)
+        cdef Trie trie = self.trie
+        if self.owns_root and trie is not None:
+            with cython.critical_section(trie):
+                trie.clear_root(self.root, True)
+
+    def lookup(self, str text not None, bint special, /):
+        """Return the ids if all of the text is cached, else the Plan that leads to them.
+
+        Linear in the text; independent of what else is cached.
+        """
+        return self._lookup(text, special, False)
+
+    def count(self, str text not None, bint special, /):
+        """Return the number of ids if all of the text is cached, else a Plan."""
+        return self._lookup(text, special, True)
+
+    cdef object _lookup(self, str text, bint special, bint count_only):
+        cdef Trie trie = self.trie
+        cdef text_view view = text_of(text)
+        cdef walk w
+        cdef TokenIds ids
+        if special and not self.has_affixes:
+            raise ValueError("the ids around a prompt are not known")
+        cdef int64_t total
+        cdef uint32_t* matched = NULL
+        cdef int64_t n_matched
+        cdef uint64_t version, clears
+        cdef Plan plan
+        with cython.critical_section(trie):
+            trie.walk(self.root, self.scanner, &view, &w)
+            n_matched = <int64_t> w.reached.n_ids
+            if w.is_complete and w.position:
+                total = n_matched + self._affix_length(special)
+                if not count_only:
+                    ids = self._result(n_matched, special)
+                    copy_path(
+                        w.reached, ids.data + (self.n_before if special else 0)
+                    )
+                touch(&trie.t, w.reached)
+                self.hits += 1
+                self.cached_tokens += total
+                return total if count_only else ids
+            touch(&trie.t, w.reached)
+            version = trie.t.store.version
+            clears = trie.t.roots[self.root].clears
+            matched = <uint32_t*> malloc(<size_t> (n_matched + 1) * 4)
+            if matched == NULL:
+                raise MemoryError
+            copy_path(w.reached, matched)
+        # Made outside: a Plan has Python objects, and so the collector may run here.
+        try:
+            plan = Plan.__new__(Plan)
+        except BaseException:
+            free(matched)
+            raise
+        plan.pool = matched
+        plan.pool_size = n_matched + 1
+        plan.pool_used = n_matched
+        plan.n_matched = n_matched
+        plan.walker = self
+        plan.text = text
+        plan.view = view
+        plan.special = special
+        plan.reached = w
+        plan.version = version
+        plan.clears = clears
+        plan.hit = w.position > 0
+        plan._prepare()
+        return plan
+
+    cdef int64_t _affix_length(self, bint special) noexcept nogil:
+        return self.n_before + self.n_after if special else 0
+
+    cdef TokenIds _result(self, int64_t n_ids, bint special):
+        """Make a result with the affixes in place and ``n_ids`` ids still to fill."""
+        cdef TokenIds ids
+        ids = token_ids_uninitialised(n_ids + self._affix_length(special))
+        if special:
+            if self.n_before:
+                memcpy(ids.data, self.affixes, <size_t> self.n_before * 4)
+            if self.n_after:
+                memcpy(
+                    ids.data + self.n_before + n_ids,
+                    self.affixes + self.n_before,
+                    <size_t> self.n_after * 4,
+                )
+        return ids
+
+    def count_pass_through(self):
+        """Count a call that went to the inner tokenizer without a lookup."""
+        with cython.critical_section(self.trie):
+            self.pass_throughs += 1
+
+    def count_self_check_failure(self):
+        """Count a failed self-check."""
+        with cython.critical_section(self.trie):
+            self.self_check_failures += 1
+
+    def clear(self):
+        """Drop what the root holds and set hits, misses and token counts to zero."""
+        cdef Trie trie = self.trie
+        with cython.critical_section(trie):
+            trie.clear_root(self.root, False)
+            self.hits = 0
+            self.misses = 0
+            self.cached_tokens = 0
+            self.uncached_tokens = 0
+
+    def counters(self):
+        """Return hits, misses, cached and uncached tokens, pass-throughs, failures."""
+        with cython.critical_section(self.trie):
+            return (
+                self.hits,
+                self.misses,
+                self.cached_tokens,
+                self.uncached_tokens,
+                self.pass_throughs,
+                self.self_check_failures,
+            )
+
+
+@cython.final
+cdef class Plan:
+    """Lead one prompt that is not fully cached to its ids.
+
+    Feed the ids of each of ``n_runs`` runs, then ``finish``. If ``has_boundary`` is
+    false there is nothing to feed: encode the whole text, then ``finish_whole``. A plan
+    that is dropped leaves the cache as it was. Not thread-safe by itself; any number of
+    plans may be under way at once.
+    """
+
+    def __dealloc__(self):
+        free(self.pool)
+        free(self.pieces.items)
+        free(self.runs.items)
+
+    cdef int _reserve(self, int64_t more) except -1:
+        """Make room for more ids in the pool."""
+        cdef int64_t size = self.pool_used + more
+        cdef uint32_t* grown
+        if size <= self.pool_size:
+            return 0
+        size += size // 2
+        grown = <uint32_t*> realloc(self.pool, <size_t> size * 4)
+        if grown == NULL:
+            raise MemoryError
+        self.pool = grown
+        self.pool_size = size
+        return 0
+
+    cdef int _prepare(self) except -1:
+        """Cut the rest of the text, look each piece up, and group what is unknown."""
+        cdef Scanner scanner = self.walker.scanner
+        cdef Trie trie = self.walker.trie
+        cdef set untried = set()
+        cdef int32_t token
+        cdef Py_ssize_t k
+        if not pieces_cut(&self.pieces, scanner, &self.view, &self.reached):
+            raise MemoryError
+        for k in range(self.pieces.n):
+            token = self.pieces.items[k].token
+            if token != NO_TOKEN and scanner.statuses[token] == UNTRIED:
+                untried.add(token)
+        self.untried = sorted(untried)
+        self.has_boundary = self.pieces.n > 0
+        with cython.critical_section(trie):
+            self._find_known()
+        if not runs_group(&self.runs, &self.pieces):
+            raise MemoryError
+        return 0
+
+    @property
+    def n_runs(self):
+        """Return how many runs there are to feed."""
+        return self.runs.n
+
+    cdef int _find_known(self) except -1:
+        """Copy the payloads of pieces that are cached under any path of the root."""
+        cdef Trie trie = self.walker.trie
+        cdef segment* found
+        cdef piece* p
+        cdef Py_ssize_t i
+        for i in range(self.pieces.n):
+            p = &self.pieces.items[i]
+            p.kind = text_narrowest(&self.view, p.start, p.end)
+            p.hash = trie.hash_piece(self.walker.root, &self.view, p)
+            found = trie.find(self.walker.root, &self.view, p)
+            if found == NULL:
+                continue
+            self._reserve(found.n_ids)
+            memcpy(
+                self.pool + self.pool_used, segment_ids(found), <size_t> found.n_ids * 4
+            )
+            p.is_known = True
+            p.ids_at = self.pool_used
+            p.n_ids = found.n_ids
+            self.pool_used += found.n_ids
+        return 0
+
+    cdef run* _checked_run(self, Py_ssize_t i) except NULL:
+        if not 0 <= i < self.runs.n:
+            raise IndexError(f"no run {i}")
+        return &self.runs.items[i]
+
+    cdef str _with_anchor(self, const piece* first, Py_ssize_t end):
+        cdef str text = self.text[first.start : end]
+        if first.anchor == NO_TOKEN:
+            return text
+        return <str> self.walker.scanner.contents[first.anchor] + text
+
+    def run_text(self, Py_ssize_t i, /):
+        """Return the text to encode for a run: its anchor, then its pieces."""
+        cdef run* r = self._checked_run(i)
+        return self._with_anchor(&self.pieces.items[r.first], self.pieces.items[r.end - 1].end)
+
+    def segment_texts(self, Py_ssize_t i, /):
+        """Return the texts of a run's pieces, each behind its own anchor."""
+        cdef run* r = self._checked_run(i)
+        cdef Py_ssize_t k
+        return [
+            self._with_anchor(&self.pieces.items[k], self.pieces.items[k].end)
+            for k in range(r.first, r.end)
+        ]
+
+    def boundary_tokens(self):
+        """Return the boundary tokens of what is not matched, each once, in order."""
+        cdef Py_ssize_t k
+        cdef list tokens = [
+            self.pieces.items[k].token
+            for k in range(self.pieces.n)
+            if self.pieces.items[k].token != NO_TOKEN
+        ]
+        return [self.walker.scanner.contents[token] for token in dict.fromkeys(tokens)]
+
+    cdef int64_t _take(self, ids) except -1:
+        """Append ids to the pool and return where they begin."""
+        cdef int64_t start = self.pool_used
+        cdef list items
+        cdef TokenIds ready
+        cdef Py_ssize_t i, n
+        if isinstance(ids, TokenIds):
+            ready = ids
+            self._reserve(ready.length)
+            memcpy(self.pool + start, ready.data, <size_t> ready.length * 4)
+            self.pool_used += ready.length
+            return start
+        items = ids if isinstance(ids, list) else list(ids)
+        n = len(items)
+        self._reserve(n)
+        for i in range(n):
+            self.pool[start + i] = items[i]
+        self.pool_used += n
+        return start
+
+    cdef bint _split(self, const run* r, int64_t start) noexcept:
+        """Cut the pool from ``start`` at the boundary ids, which must be those scanned."""
+        cdef Scanner scanner = self.walker.scanner
+        cdef Py_ssize_t k = r.first
+        cdef int64_t at
+        cdef int32_t token
+        cdef piece* p
+        for at in range(start, self.pool_used):
+            token = scanner.boundary_of_id(self.pool[at])
+            if token < 0:
+                continue
+            if k == r.end or self.pieces.items[k].token != token:
+                return False
+            p = &self.pieces.items[k]
+            p.ids_at = start
+            p.n_ids = at + 1 - start
+            start = at + 1
+            k += 1
+        if k < r.end and self.pieces.items[k].token == NO_TOKEN:
+            self.pieces.items[k].ids_at = start
+            self.pieces.items[k].n_ids = self.pool_used - start
+            return True
+        return k == r.end and start == self.pool_used
+
+    def feed(self, Py_ssize_t i, ids, /):
+        """Take the inner tokenizer's ids of ``run_text(i)`` and check them.
+
+        Returns 0 if they were taken; 1 if the boundary ids among them are not those of
+        the scan: encode ``segment_texts(i)`` and call ``feed_segments``; 2 if the first
+        is not the anchor's: encode the whole text and call ``finish_whole``.
+        """
+        cdef run* r = self._checked_run(i)
+        cdef int64_t before = self.pool_used
+        cdef int64_t start = self._take(ids)
+        cdef int32_t anchor = self.pieces.items[r.first].anchor
+        if anchor != NO_TOKEN:
+            if (
+                start == self.pool_used
+                or self.pool[start] != self.walker.scanner.ids[anchor]
+            ):
+                self.pool_used = before
+                return WHOLE_TEXT
+            start += 1
+        if not self._split(r, start):
+            self.pool_used = before
+            return EACH_SEGMENT
+        r.is_fed = True
+        return TAKEN
+
+    def feed_segments(self, Py_ssize_t i, all_ids, /):
+        """Take the ids of each of ``segment_texts(i)``; only their ends are checked.
+
+        The model may emit a boundary's id for other text, so ids inside a segment prove
+        nothing against it. Returns 0, or 2 as ``feed`` does.
+        """
+        cdef run* r = self._checked_run(i)
+        cdef Scanner scanner = self.walker.scanner
+        cdef list texts = list(all_ids)
+        cdef int64_t start
+        cdef Py_ssize_t k
+        cdef piece* p
+        if len(texts) != r.end - r.first:
+            raise ValueError("feed_segments needs the ids of every segment of the run")
+        for k in range(r.first, r.end):
+            p = &self.pieces.items[k]
+            start = self._take(texts[k - r.first])
+            if p.anchor != NO_TOKEN:
+                if (
+                    start == self.pool_used
+                    or self.pool[start] != scanner.ids[p.anchor]
+                ):
+                    return WHOLE_TEXT
+                start += 1
+            if p.token != NO_TOKEN and (
+                start == self.pool_used
+                or self.pool[self.pool_used - 1] != scanner.ids[p.token]
+            ):
+                return WHOLE_TEXT
+            p.ids_at = start
+            p.n_ids = self.pool_used - start
+        r.is_fed = True
+        return TAKEN
+
+    def finish(self):
+        """Return the ids of the whole text and link what is new.
+
+        Raises ``MemoryError``, with the cache as it was, if linking cannot get memory.
+        """
+        cdef Walker walker = self.walker
+        cdef int64_t total = self.n_matched
+        cdef int64_t fresh = 0
+        cdef TokenIds ids
+        cdef uint32_t* out
+        cdef Py_ssize_t i, k
+        if not self.has_boundary:
+            raise RuntimeError("a text without a boundary must be encoded whole")
+        for i in range(self.runs.n):
+            if not self.runs.items[i].is_fed:
+                raise RuntimeError(f"run {i} was not fed")
+            for k in range(self.runs.items[i].first, self.runs.items[i].end):
+                fresh += self.pieces.items[k].n_ids
+        for k in range(self.pieces.n):
+            total += self.pieces.items[k].n_ids
+        ids = walker._result(total, self.special)
+        out = ids.data + (walker.n_before if self.special else 0)
+        if self.n_matched:
+            memcpy(out, self.pool, <size_t> self.n_matched * 4)
+            out += self.n_matched
+        for k in range(self.pieces.n):
+            if self.pieces.items[k].n_ids:
+                memcpy(
+                    out, self.pool + self.pieces.items[k].ids_at,
+                    <size_t> self.pieces.items[k].n_ids * 4,
+                )
+                out += self.pieces.items[k].n_ids
+        self.uncached_tokens = fresh
+        self.cached_tokens = ids.length - fresh
+        with cython.critical_section(walker.trie):
+            if walker.extend_on_hit or not self.hit:
+                self._link()
+            self._count()
+        return ids
+
+    def finish_whole(self, ids, /):
+        """Return the inner tokenizer's ids of the whole text; nothing is linked."""
+        cdef TokenIds result = ids if isinstance(ids, TokenIds) else TokenIds(ids)
+        self.uncached_tokens = result.length
+        self.cached_tokens = 0
+        with cython.critical_section(self.walker.trie):
+            self._count()
+        return result
+
+    cdef int _count(self) except -1:
+        cdef Walker walker = self.walker
+        if self.hit:
+            walker.hits += 1
+        else:
+            walker.misses += 1
+        walker.cached_tokens += self.cached_tokens
+        walker.uncached_tokens += self.uncached_tokens
+        return 0
+
+    cdef int _link(self) except -1:
+        """Link the new pieces where the walk ended, if that place is still there."""
+        cdef Walker walker = self.walker
+        cdef Trie trie = walker.trie
+        cdef text_view prefix = self.view
+        cdef walk w = self.reached
+        if trie.t.roots[walker.root].clears != self.clears:
+            return 0
+        if trie.t.store.version != self.version:
+            prefix.length = w.position
+            trie.walk(walker.root, walker.scanner, &prefix, &w)
+            if not w.is_complete or w.anchor != self.reached.anchor:
+                return 0
+        if (
+            trie.link(
+                walker.root, &w, &self.view, self.pieces.items, self.pieces.n, self.pool,
+                walker.cache_tails,
+            )
+            == NO_MEMORY
+        ):
+            raise MemoryError
+        return 0
