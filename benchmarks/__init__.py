@@ -1,0 +1,1 @@
+"""Benchmarks: each file one question, each function one cost."""

@@ -1,0 +1,362 @@
+"""Read and call a ``tokenizers.Tokenizer`` (0.20.3 and newer)."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tokenizers import AddedToken, Tokenizer, models, normalizers
+
+from tokcache._scan import Scanner
+from tokcache.eligibility import (
+    AddedTokenView,
+    Eligibility,
+    TokenVerdict,
+    check_list,
+    find_affixes,
+    judge,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Characters from which on encode_batch_fast is used: a fifth faster than encode, and
+# without the GIL. Below, handing the text to another thread costs more than it saves.
+LARGE = 4096
+
+# The parameter that makes a model draw lots. None and 0 turn it off.
+RANDOMNESS = {models.BPE: "dropout", models.Unigram: "alpha"}
+
+# Characters that no vocabulary is likely to have, to see a model's unknown id.
+UNLIKELY = ("\U000f5e1c", "\U00105e1c", "\ue5c1")
+
+
+class TokenizersBackend:
+    """Give a ``tokenizers.Tokenizer`` to the cache."""
+
+    name = "tokenizers"
+
+    def __init__(self, inner: Tokenizer) -> None:
+        """Read nothing yet but the kind of the model."""
+        self.inner = inner
+        self._randomness = RANDOMNESS.get(type(inner.model))
+
+    def inspect(
+        self, special_tokens: Sequence[str] | None, *, trust_custom: bool = False
+    ) -> Eligibility:
+        """Find out which added tokens are boundaries; see `Backend.inspect`.
+
+        Costs some 10 µs for each added token; the vocabulary is not read.
+        """
+        check_list(special_tokens)
+        inner = self.inner
+        self._randomness = RANDOMNESS.get(type(inner.model))
+        added = _added_tokens(inner)
+        names, ids = (frozenset[str](), frozenset[int]())
+        off = self._off_reason(special_tokens, added, trust_custom=trust_custom)
+        if off is None:
+            names, ids = _unknown(inner)
+        tokens, unscanned = judge(
+            added,
+            normalizes=_normalizes(inner),
+            unknown_contents=names,
+            unknown_ids=ids,
+            listed=special_tokens or None,
+            phases_are_sure=_lists_are_true(),
+        )
+        if off is None:
+            return self._measure(tokens, unscanned)
+        return Eligibility(
+            enabled=False, reason=off, tokens=tokens, unscanned=unscanned
+        )
+
+    def bypass_reason(self) -> str | None:
+        """Return which live setting makes calls pass through now, or None (0.25 µs)."""
+        inner = self.inner
+        if inner.truncation is not None:
+            return "truncation is on"
+        if inner.padding is not None:
+            return "padding is on"
+        if inner.encode_special_tokens:
+            return "encode_special_tokens is on"
+        name = self._randomness
+        if name is not None and getattr(inner.model, name, None):
+            return f"the model's {name} is on"
+        return None
+
+    def encode_run(self, text: str) -> list[int]:
+        """Return the ids of a part of a text, nothing put before or after them."""
+        return _ids(self.inner, text, add_special_tokens=False)
+
+    def encode_whole(self, text: str, add_special_tokens: bool) -> list[int]:  # noqa: FBT001
+        """Return the ids of a whole text, exactly the tokenizer's own."""
+        return _ids(self.inner, text, add_special_tokens=add_special_tokens)
+
+    # ------------------------------------------------------------- what inspect does
+
+    def _off_reason(
+        self,
+        special_tokens: Sequence[str] | None,
+        added: Sequence[AddedTokenView],
+        *,
+        trust_custom: bool,
+    ) -> str | None:
+        """Return why no token at all can be a boundary, or None."""
+        if special_tokens is not None and not special_tokens:
+            return "special_tokens is empty"
+        name = self._randomness
+        if name is not None and getattr(self.inner.model, name, None):
+            return f"the model's {name} is on: one text can get different ids"
+        if not trust_custom:
+            for part in ("normalizer", "pre_tokenizer", "post_processor"):
+                if _state(getattr(self.inner, part)) is None:
+                    return f"the {part} is made in Python (see trust_custom)"
+        if not added:
+            return "the tokenizer has no added tokens"
+        return _hidden_reason(self.inner, added)
+
+    def _measure(
+        self,
+        tokens: tuple[TokenVerdict, ...],
+        unscanned: tuple[TokenVerdict, ...],
+    ) -> Eligibility:
+        """Try the tokens on the tokenizer itself, and measure what goes around."""
+        affixes: tuple[tuple[int, ...], tuple[int, ...]] | str
+        reason = _stale_reason(self.inner, tokens)
+        measured = _without_live_state(self.inner)
+        if measured is None:
+            affixes = "truncation or padding was on when it was to be measured"
+        else:
+            tokens = _try_alone(measured, tokens)
+            affixes = _measure_affixes(measured, tokens)
+        if reason is None and not any(token.is_eligible for token in tokens):
+            reason = "none of the added tokens can be a boundary"
+        before, after, affix_reason = (
+            (None, None, affixes) if isinstance(affixes, str) else (*affixes, None)
+        )
+        return Eligibility(
+            enabled=reason is None,
+            reason=reason,
+            tokens=tokens,
+            unscanned=unscanned,
+            before=before,
+            after=after,
+            affix_reason=affix_reason,
+        )
+
+
+def _ids(inner: Tokenizer, text: str, *, add_special_tokens: bool) -> list[int]:
+    # A text that is no str (or has a lone surrogate) goes where raw users send it.
+    if len(text) < LARGE:
+        ids: list[int] = inner.encode(text, None, False, add_special_tokens).ids  # noqa: FBT003
+        return ids
+    [encoding] = inner.encode_batch_fast([text], False, add_special_tokens)  # noqa: FBT003
+    return encoding.ids
+
+
+# ------------------------------------------------------------------- reading the parts
+
+
+def _added_tokens(inner: Tokenizer) -> list[AddedTokenView]:
+    """Return the added tokens, by id."""
+    return [
+        AddedTokenView(
+            token.content,
+            token_id,
+            token.special,
+            token.normalized,
+            token.single_word,
+            token.lstrip,
+            token.rstrip,
+        )
+        for token_id, token in sorted(inner.get_added_tokens_decoder().items())
+    ]
+
+
+def _state(component: Any) -> Any:
+    """Return a component's settings, or None if a part of it is made in Python."""
+    if component is None:
+        return {}
+    try:
+        return json.loads(component.__getstate__())
+    except Exception:  # noqa: BLE001 (the library raises a bare Exception)
+        return None
+
+
+def _normalizes(inner: Tokenizer) -> bool:
+    """Tell whether there is a normalizer that does anything."""
+
+    def is_effective(state: dict[str, Any]) -> bool:
+        if state.get("type") == "Sequence":
+            return any(map(is_effective, state["normalizers"]))
+        return True
+
+    if inner.normalizer is None:
+        return False
+    state = _state(inner.normalizer)
+    return state is None or is_effective(state)
+
+
+def _unknown(inner: Tokenizer) -> tuple[frozenset[str], frozenset[int]]:
+    """Return the contents and the ids that stand for what the model does not know."""
+    model = inner.model
+    name = getattr(model, "unk_token", None)
+    if name is not None:
+        ids = (model.token_to_id(name), inner.token_to_id(name))
+        return frozenset([name]), frozenset(i for i in ids if i is not None)
+    if isinstance(model, models.Unigram):
+        unknown = _unigram_unknown(model)
+        return frozenset(), frozenset() if unknown is None else frozenset([unknown])
+    return frozenset(), frozenset()
+
+
+def _unigram_unknown(model: models.Unigram) -> int | None:
+    """Find a Unigram model's unknown id, which it does not tell but in its state."""
+    for text in UNLIKELY:
+        if model.token_to_id(text) is None:
+            try:
+                tokens = model.tokenize(text)
+            except Exception:  # noqa: BLE001 (it has no unknown id, and says so)
+                return None
+            if len(tokens) == 1:
+                token_id: int = tokens[0].id
+                return token_id
+            break
+    # With byte fallback the character came out as bytes. The state has the whole
+    # vocabulary in it, but such models are rare.
+    unknown: int | None = json.loads(model.__getstate__()).get("unk_id")
+    return unknown
+
+
+# ------------------------------------------------------------------- trying the tokens
+
+
+def _without_live_state(inner: Tokenizer) -> Tokenizer | None:
+    """Return a tokenizer that encodes as this one does without truncation and such.
+
+    It shares the model and the other parts, so it is cheap. None if it cannot be built:
+    ids of added tokens that were taken out of order cannot be given again.
+    """
+    if not (
+        inner.truncation is not None
+        or inner.padding is not None
+        or inner.encode_special_tokens
+    ):
+        return inner
+    copy = Tokenizer(inner.model)
+    for part in ("normalizer", "pre_tokenizer", "post_processor"):
+        if getattr(inner, part) is not None:
+            setattr(copy, part, getattr(inner, part))
+    copy.add_tokens(
+        [token for _, token in sorted(inner.get_added_tokens_decoder().items())]
+    )
+    return copy if _added_tokens(copy) == _added_tokens(inner) else None
+
+
+def _try_alone(
+    inner: Tokenizer, tokens: tuple[TokenVerdict, ...]
+) -> tuple[TokenVerdict, ...]:
+    """Refuse tokens that do not yield exactly their own id.
+
+    One token of each class of flags is enough here, the others are tried at their first
+    sight; in a class whose first fails, the next ones are tried.
+    """
+    judged = []
+    passed = set()
+    for token in tokens:
+        if token.is_eligible and (token.phase, token.flags) not in passed:
+            reason = _alone_reason(inner, token)
+            if reason is None:
+                passed.add((token.phase, token.flags))
+            token = replace(token, reason=reason)  # noqa: PLW2901
+        judged.append(token)
+    return tuple(judged)
+
+
+def _alone_reason(inner: Tokenizer, token: TokenVerdict) -> str | None:
+    try:
+        ids = inner.encode(token.content, add_special_tokens=False).ids
+    except Exception as error:  # noqa: BLE001 (a bare Exception)
+        return f"it cannot be encoded alone: {error}"
+    if ids == [token.id]:
+        return None
+    return f"encoded alone it gives the ids {ids[:8]}, not its own id {token.id}"
+
+
+def _measure_affixes(
+    inner: Tokenizer, tokens: tuple[TokenVerdict, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | str:
+    probes = ["a", "Hello world", "1\n2", " é中 ", "\n"]
+    for token in [token for token in tokens if token.is_eligible][:3]:
+        content = token.content
+        probes += (content, f"a{content} b", f"{content}{content}\n1")
+
+    def encode(text: str, add_special_tokens: bool) -> list[int]:  # noqa: FBT001
+        return _ids(inner, text, add_special_tokens=add_special_tokens)
+
+    return find_affixes(encode, probes)
+
+
+# ------------------------------------------------------- tokenizers older than 0.23
+
+
+@functools.cache
+def _lists_are_true() -> bool:
+    """Tell whether this version matches added tokens as it lists them.
+
+    Before 0.23 a special token that is added again with other flags is still looked
+    for in the phase of the first ones, one that lost its id to another is still
+    matched, and one of phase 2 keeps the form that a former normalizer gave it.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.add_special_tokens([AddedToken("<A>", normalized=True)])
+    tokenizer.add_special_tokens([AddedToken("a>b", normalized=False)])
+    tokenizer.normalizer = normalizers.Sequence([])
+    is_renewed = tokenizer.encode("<A>").ids == [0]
+    tokenizer.add_special_tokens([AddedToken("<a>", normalized=True)])
+    tokenizer.add_special_tokens([AddedToken("<a>", normalized=False)])
+    return is_renewed and tokenizer.encode("<a>b").tokens[:1] == ["<a>"]
+
+
+def _hidden_reason(inner: Tokenizer, added: Sequence[AddedTokenView]) -> str | None:
+    """Return why the list of added tokens may not be all that is matched, or None.
+
+    A token that is only in another phase than listed does not show here; it is left to
+    `judge`, which is told that phases are not sure.
+    """
+    if _lists_are_true():
+        return None
+    model = inner.model
+    n_beyond_model = sum(model.token_to_id(token.content) is None for token in added)
+    n_extra = inner.get_vocab_size(with_added_tokens=True) - inner.get_vocab_size(
+        with_added_tokens=False
+    )
+    if n_extra != n_beyond_model or any(
+        model.id_to_token(token.id) not in (None, token.content) for token in added
+    ):
+        return "two added tokens, or one and a piece of the model, share an id"
+    return None
+
+
+def _stale_reason(inner: Tokenizer, tokens: Sequence[TokenVerdict]) -> str | None:
+    """Return why tokens of phase 2 may not be looked for as they are written, or None.
+
+    Only asked where no normalizer is left that could be the reason.
+    """
+    if _lists_are_true() or not any(token.phase == 2 for token in tokens):  # noqa: PLR2004
+        return None
+    if _without_live_state(inner) is not inner:
+        return "its added tokens cannot be checked while truncation or such is on"
+    scanner = Scanner(
+        [(token.content, token.id, token.phase, False) for token in tokens]
+    )
+    for index, token in enumerate(tokens):
+        # Another token may rightly take a part of it; then it proves nothing.
+        if scanner.matches(token.content) == [(0, len(token.content), index)]:
+            reason = _alone_reason(inner, token)
+            if reason is not None:
+                return f"{token.content!r} is not matched as it is listed: {reason}"
+    return None

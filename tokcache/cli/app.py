@@ -1,0 +1,19 @@
+"""The commands, gathered."""
+
+from __future__ import annotations
+
+import typer
+
+from tokcache.cli.inspect import inspect
+from tokcache.cli.replay import replay
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Try an exact prefix cache for tokenizers on your own prompts.",
+)
+app.command()(replay)
+app.command()(inspect)

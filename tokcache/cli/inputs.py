@@ -1,0 +1,142 @@
+"""Read conversations and options that users wrote."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from tokcache.cli.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tokcache.chat import Message
+
+__all__ = ["Conversation", "file_bytes", "parse_size", "read_conversations"]
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)\s*", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One line of input: messages, or a text that is the prompt."""
+
+    where: str
+    messages: Sequence[Message] | None
+    tools: Sequence[Any] | None
+    text: str | None
+
+
+def read_conversations(
+    paths: Sequence[str], limit: int | None = None
+) -> list[Conversation]:
+    """Read the first ``limit`` conversations of JSONL files, gzipped or not.
+
+    Blank lines are skipped. Raises :class:`UserError` beginning with ``file:line``
+    where a line is not what it should be.
+    """
+    conversations: list[Conversation] = []
+    for path in paths:
+        for number, line in _lines(path):
+            if limit is not None and len(conversations) >= limit:
+                return conversations
+            conversations.append(_parse(line, f"{path}:{number}"))
+    if not conversations:
+        error = f"no conversations in {', '.join(paths)}"
+        raise UserError(error)
+    return conversations
+
+
+def parse_size(size: str) -> int:
+    """Return the bytes that a size such as ``64MiB``, ``1.5 GB`` or ``4096`` names.
+
+    ``KiB`` and plain ``K`` are 1,024 bytes, ``kB`` is 1,000; so on for M, G and T.
+    """
+    match = _SIZE.fullmatch(size)
+    if match is None or (match[3] and not match[2]):
+        error = f"bad size {size!r}: write it like 64MiB, 1.5GB or 4096"
+        raise UserError(error)
+    number, prefix, binary, byte = match.groups()
+    base = 1000 if byte and not binary else 1024
+    return int(float(number) * base ** _POWERS[prefix.lower()])
+
+
+def file_bytes(path: Path) -> bytes:
+    """Return a file's content, unpacked if it is gzipped."""
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if content[:2] == GZIP_MAGIC else content
+    except (EOFError, zlib.error, OSError) as problem:
+        raise _unreadable(path, problem) from problem
+
+
+def _lines(path: str) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    try:
+        with _open(Path(path)) as stream:
+            for number, line in enumerate(stream, 1):  # noqa: B007 - used below
+                if line.strip():
+                    yield number, line
+    except (EOFError, zlib.error, OSError) as problem:
+        where = f"{path}:{number + 1}" if number else path
+        raise _unreadable(where, problem) from problem
+
+
+def _open(path: Path) -> IO[bytes]:
+    with path.open("rb") as stream:
+        zipped = stream.read(2) == GZIP_MAGIC
+    return gzip.open(path, "rb") if zipped else path.open("rb")
+
+
+def _unreadable(where: object, problem: Exception) -> UserError:
+    reason = getattr(problem, "strerror", None) or str(problem) or "cannot be read"
+    return UserError(f"{where}: {reason}")
+
+
+def _parse(line: bytes, where: str) -> Conversation:
+    try:
+        entry = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as problem:
+        error = f"{where}: not UTF-8 (byte {problem.start + 1} of the line)"
+        raise UserError(error) from problem
+    except json.JSONDecodeError as problem:
+        error = f"{where}: not JSON: {problem.msg} (column {problem.colno})"
+        raise UserError(error) from problem
+    except RecursionError as problem:
+        error = f"{where}: not JSON that can be read: nested too deeply"
+        raise UserError(error) from problem
+    if not isinstance(entry, dict):
+        error = f'{where}: not a JSON object with "messages" or "text"'
+        raise UserError(error)
+    tools = entry.get("tools")
+    if tools is not None and not isinstance(tools, list):
+        error = f'{where}: "tools" is not a list'
+        raise UserError(error)
+    if "messages" not in entry and isinstance(entry.get("text"), str):
+        return Conversation(where, None, None, entry["text"])
+    return Conversation(where, _messages(entry.get("messages"), where), tools, None)
+
+
+def _messages(messages: object, where: str) -> Sequence[Message]:
+    if messages is None:
+        error = f'{where}: no "messages" (a list) and no "text" (a string)'
+        raise UserError(error)
+    if not isinstance(messages, list):
+        error = f'{where}: "messages" is not a list'
+        raise UserError(error)
+    if not messages:
+        error = f"{where}: no messages: the list is empty"
+        raise UserError(error)
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            error = f'{where}: message {index + 1} is not an object with a "role"'
+            raise UserError(error)
+    return messages

@@ -1,0 +1,126 @@
+"""``tokcache replay``: run conversations with and without the cache."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+from tokcache.cached import CachedTokenizer
+from tokcache.chat import ChatError, ChatTemplate, chat_format
+from tokcache.cli.errors import UserError
+from tokcache.cli.inputs import parse_size, read_conversations
+from tokcache.cli.load import find_tokenizer, read_text
+from tokcache.cli.measure import count_prompts, measure
+from tokcache.cli.plot import check_plot, save_plot
+from tokcache.cli.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tokcache.chat import Renderer
+    from tokcache.cli.inputs import Conversation
+    from tokcache.cli.load import TokenizerFile
+
+__all__ = ["replay"]
+
+# Enough to see a pattern; the JSON has them all.
+_MAX_DIFFERENCES_SHOWN = 5
+
+_SECONDS_BETWEEN_REFRESHES = 0.1
+
+
+def replay(  # noqa: PLR0913 - the options of the command
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help='JSONL, gzipped or not: {"messages": [...], "tools": [...]}'
+            ' or {"text": "..."} a line.',
+        ),
+    ],
+    tokenizer: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH",
+            help="tokenizer.json (or .gz), a directory with one, or package:NAME/FILE.",
+        ),
+    ],
+    chat: Annotated[
+        str | None,
+        typer.Option("--format", metavar="NAME", help="Plain chat format to write in."),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Jinja chat template to write in. Without this and without --format:"
+            " the template that lies beside the tokenizer.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Replay the first N conversations only.")
+    ] = None,
+    max_memory: Annotated[
+        str,
+        typer.Option(metavar="SIZE", help="Bytes of ids that the cache may hold."),
+    ] = "64MiB",
+    add_special_tokens: Annotated[
+        bool,
+        typer.Option(help="Let the tokenizer add its own; chat formats have theirs."),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object and nothing else.")
+    ] = False,
+    plot: Annotated[
+        str | None,
+        typer.Option(metavar="PNG", help="Plot the time for each turn."),
+    ] = None,
+) -> None:
+    """Tokenize conversations turn by turn, with and without the cache.
+
+    Every id is compared; the exit code is 1 if one differs.
+    """
+    max_memory_bytes = parse_size(max_memory)
+    plot_path = None if plot is None else Path(plot)
+    if plot_path is not None:
+        check_plot(plot_path)
+    conversations = read_conversations(files, limit)
+    file = find_tokenizer(tokenizer)
+    name, renderer = _renderer(conversations, file, chat, template)
+    raw = file.load()
+    cached = CachedTokenizer(file.load(), max_memory_bytes=max_memory_bytes)
+    with _progress(count_prompts(conversations), shown=not as_json) as advance:
+        measurement = measure(
+            raw,
+            cached,
+            conversations,
+            renderer,
+            add_special_tokens=add_special_tokens,
+            advance=advance,
+        )
+    bypass = _bypass(cached, add_special_tokens=add_special_tokens)
+    report = Report(
+        tokenizer=tokenizer,
+        chat=name,
+        n_conversations=len(conversations),
+        measurement=measurement,
+        stats=cached.cache_stats(),
+        bypass=bypass,
+    )
+    if plot_path is not None:
+        save_plot(measurement.samples, _subtitle(report), plot_path)
+    if as_json:
+        found = report.to_dict() | {"plot": plot}
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        _show(report, plot)
+    if measurement.differences:
+        raise typer.Exit(1)
