@@ -20,6 +20,10 @@ cdef extern from *:
     object PyLong_FromUnsignedLong(unsigned long value)
     bint PyLong_CheckExact(object value) noexcept
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+    ctypedef struct PyTypeObject:
+        unsigned long tp_flags
+    unsigned long Py_TPFLAGS_SEQUENCE
+    void PyType_Modified(PyTypeObject* type) noexcept
 
 
 cdef enum:
@@ -278,3 +282,6 @@ def _from_little_endian(bytes raw, /):
 
 
 collections.abc.Sequence.register(TokenIds)
+# What `register` does for a type that is not immutable: sequence patterns match it.
+(<PyTypeObject*> TokenIds).tp_flags |= Py_TPFLAGS_SEQUENCE
+PyType_Modified(<PyTypeObject*> TokenIds)

@@ -30,6 +30,7 @@ from tokcache._store cimport (
     segment_new,
     segment_release,
     segment_size,
+    segments_restore,
     store,
     tables_bound,
 )
@@ -215,18 +216,22 @@ cdef inline link_status link_pinned(
     cdef root_info* info = t.roots[root]
     cdef node* chain
     cdef node* linked
+    cdef uint64_t buckets = s.segment_buckets
     if not _could_fit(t, pieces, n):
         t.oversized += 1
         return OVERSIZED
     chain = _make_chain(t, root, reached, view, pieces, n, ids)
     if chain == NULL:
+        segments_restore(s, buckets)
         return NO_MEMORY
     if not _fits(t, chain):
         _discard_chain(t, chain, reached)
+        segments_restore(s, buckets)
         t.oversized += 1
         return OVERSIZED
     if not nodes_reserve(s, s.n_nodes + <uint64_t> n):
         _discard_chain(t, chain, reached)
+        segments_restore(s, buckets)
         return NO_MEMORY
     s.n_pending = <uint64_t> n
     s.resident_bytes += n * charge(sizeof(node))

@@ -179,25 +179,39 @@ cdef inline bint nodes_reserve(store* s, uint64_t entries) noexcept nogil:
     return True
 
 
-cdef inline void segments_shrink(store* s) noexcept nogil:
-    cdef uint64_t b, half
+cdef inline void _segments_halve(store* s) noexcept nogil:
+    cdef uint64_t b, half = s.segment_buckets // 2
     cdef segment* last
     cdef segment** shrunk
+    for b in range(half):
+        if s.segments[b] == NULL:
+            s.segments[b] = s.segments[b + half]
+            continue
+        last = s.segments[b]
+        while last.next != NULL:
+            last = last.next
+        last.next = s.segments[b + half]
+    s.segment_buckets = half
+    s.resident_bytes -= <int64_t> (half * sizeof(segment*))
+    shrunk = <segment**> realloc(s.segments, half * sizeof(segment*))
+    if shrunk != NULL:
+        s.segments = shrunk
+
+
+cdef inline void segments_shrink(store* s) noexcept nogil:
     while s.segment_buckets > MIN_BUCKETS and 4 * s.n_segments < s.segment_buckets:
-        half = s.segment_buckets // 2
-        for b in range(half):
-            if s.segments[b] == NULL:
-                s.segments[b] = s.segments[b + half]
-                continue
-            last = s.segments[b]
-            while last.next != NULL:
-                last = last.next
-            last.next = s.segments[b + half]
-        s.segment_buckets = half
-        s.resident_bytes -= <int64_t> (half * sizeof(segment*))
-        shrunk = <segment**> realloc(s.segments, half * sizeof(segment*))
-        if shrunk != NULL:
-            s.segments = shrunk
+        _segments_halve(s)
+
+
+cdef inline void segments_restore(store* s, uint64_t buckets) noexcept nogil:
+    """Take back a growth whose entries are gone again."""
+    while s.segment_buckets > max(buckets, <uint64_t> MIN_BUCKETS):
+        _segments_halve(s)
+    if buckets == 0:
+        free(s.segments)
+        s.segments = NULL
+        s.resident_bytes -= <int64_t> (s.segment_buckets * sizeof(segment*))
+        s.segment_buckets = 0
 
 
 cdef inline void nodes_shrink(store* s) noexcept nogil:

@@ -106,6 +106,8 @@ cdef class Trie:
 
     def __dealloc__(self):
         cdef uint32_t i
+        if self.t.leaves.ends.newer == NULL:
+            return  # the constructor was not even entered
         clear_all(&self.t)
         for i in range(self.t.n_roots):
             free(self.t.roots[i])
@@ -298,9 +300,8 @@ cdef class Trie:
             n -= 1
         if n:
             status = link_pinned(&self.t, root, reached, view, pieces, n, ids)
-        else:
-            make_room(&self.t)  # the table of sightings may be new
         unpin(&self.t, reached)
+        make_room(&self.t)  # the table of sightings may be new
         return status
 
 

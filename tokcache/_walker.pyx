@@ -8,6 +8,7 @@ node was freed in between.
 """
 
 cimport cython
+from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
@@ -27,6 +28,9 @@ from tokcache._trie cimport (
     touch,
     walk,
 )
+
+
+import operator
 
 
 cdef enum feed_status:
@@ -311,6 +315,7 @@ cdef class Plan:
         cdef int64_t start = self.pool_used
         cdef list items
         cdef TokenIds ready
+        cdef object item
         cdef Py_ssize_t i, n
         if isinstance(ids, TokenIds):
             ready = ids
@@ -322,7 +327,11 @@ cdef class Plan:
         n = len(items)
         self._reserve(n)
         for i in range(n):
-            self.pool[start + i] = items[i]
+            # Turning a foreign number into an id may run code that changes the list.
+            if i >= len(items):
+                raise RuntimeError("the ids changed while they were read")
+            item = items[i]
+            self.pool[start + i] = item if PyLong_CheckExact(item) else operator.index(item)
         self.pool_used += n
         return start
 
@@ -361,6 +370,7 @@ cdef class Plan:
         cdef int64_t before = self.pool_used
         cdef int64_t start = self._take(ids)
         cdef int32_t anchor = self.pieces.items[r.first].anchor
+        r.is_fed = False  # what was taken before is not kept
         if anchor != NO_TOKEN:
             if (
                 start == self.pool_used
@@ -387,6 +397,7 @@ cdef class Plan:
         cdef int64_t start
         cdef Py_ssize_t k
         cdef piece* p
+        r.is_fed = False
         if len(texts) != r.end - r.first:
             raise ValueError("feed_segments needs the ids of every segment of the run")
         for k in range(r.first, r.end):
@@ -452,6 +463,8 @@ cdef class Plan:
     def finish_whole(self, ids, /):
         """Return the inner tokenizer's ids of the whole text; nothing is linked."""
         cdef TokenIds result = ids if isinstance(ids, TokenIds) else TokenIds(ids)
+        if self.walker is None:
+            raise RuntimeError("a Plan comes from a Walker")
         self.uncached_tokens = result.length
         self.cached_tokens = 0
         with cython.critical_section(self.walker.trie):

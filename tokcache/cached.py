@@ -91,6 +91,7 @@ class CachedTokenizer:
         self._notice_observers()
         self._backend = backend_for(inner)
         self._trie = Trie(*self._budgets)
+        self._off: str | None = None
         self.invalidate()
 
     # -- encoding ---------------------------------------------------------------------
@@ -213,6 +214,8 @@ class CachedTokenizer:
             # A token that fails its trial is no boundary: cut the text again.
             again = walker.lookup(text, special)
             if isinstance(again, TokenIds):
+                if self._is_observed:
+                    self._report(hit=True, cached=len(again), uncached=0)
                 return again
             plan = again
         if not plan.has_boundary:
@@ -391,7 +394,7 @@ class CachedTokenizer:
     def explain(self) -> Explanation:
         """Say what is cached and what is not, and why; readable when printed."""
         found = self._eligibility
-        refused = {
+        refused: dict[str, str] = {
             token.content: token.reason
             for token in (*found.tokens, *found.unscanned)
             if token.reason is not None
@@ -426,6 +429,10 @@ class CachedTokenizer:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):
+            object.__setattr__(self, name, value)
+            return
+        if not hasattr(type(self._inner), name):
+            # A subclass may keep fields of its own.
             object.__setattr__(self, name, value)
             return
         setattr(self._inner, name, value)

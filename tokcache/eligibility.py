@@ -11,6 +11,7 @@ first sight.
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
@@ -332,6 +333,19 @@ def _taken_first(
     return reasons
 
 
+def attempt(encode: Callable[[], list[int]]) -> list[int] | str:
+    """Return the ids, or the text of the error that the tokenizer raised."""
+    try:
+        return encode()
+    except Exception as error:  # noqa: BLE001 (whatever a tokenizer raises)
+        return f"{error}"
+    except BaseException as error:
+        # A panic of Rust code is no Exception; it must not escape from a mere trial.
+        if type(error).__name__ != "PanicException":
+            raise
+        return f"{error}"
+
+
 def find_affixes(
     encode: Callable[[str, bool], list[int]], probes: Iterable[str]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | str:
@@ -344,14 +358,12 @@ def find_affixes(
     ways: set[tuple[tuple[int, ...], tuple[int, ...]]] | None = None
     tried = set()
     for probe in probes:
-        try:
-            bare = encode(probe, False)  # noqa: FBT003
-        except Exception:  # noqa: BLE001, S112 (a model without an unknown token)
+        bare = attempt(functools.partial(encode, probe, False))  # noqa: FBT003
+        if isinstance(bare, str):  # a model without an unknown token, say
             continue
-        try:
-            whole = encode(probe, True)  # noqa: FBT003
-        except Exception as error:  # noqa: BLE001 (whatever a tokenizer raises)
-            return f"encoding with it fails: {error}"
+        whole = attempt(functools.partial(encode, probe, True))  # noqa: FBT003
+        if isinstance(whole, str):
+            return f"encoding with it fails: {whole}"
         room = len(whole) - len(bare)
         found = {
             (tuple(whole[:n]), tuple(whole[n + len(bare) :]))
@@ -399,12 +411,12 @@ def probe_token(  # noqa: PLR0913, PLR0917 (all of it is one question)
             and is_boundary(head + content + rest, end)
         ):
             continue
-        try:
-            before = encode(head + content)
-            behind = encode(content + rest)
-            whole = encode(head + content + rest)
-        except Exception:  # noqa: BLE001, S112 (a model without an unknown token)
+        texts = (head + content, content + rest, head + content + rest)
+        results = [attempt(functools.partial(encode, text)) for text in texts]
+        ids = [each for each in results if not isinstance(each, str)]
+        if len(ids) < len(texts):  # a model without an unknown token, say
             continue
+        before, behind, whole = ids
         is_tried = True
         where = f"between {head!r} and {rest!r}"
         if before[-1:] != [token_id] or behind[:1] != [token_id]:

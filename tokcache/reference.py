@@ -1,9 +1,9 @@
 """A slow, obvious model of the index: the same rules, in dicts and lists.
 
 `ReferenceScanner`, `ReferenceTrie`, `ReferenceWalker` and `ReferencePlan` have the
-methods of the compiled `Scanner`, `Trie`, `Walker` and `Plan`, and give the same answers
-after every step: ids, counters, entries, tails, bytes, evictions and the order of the
-leaves. Tests and benchmarks run both side by side.
+methods of the compiled `Scanner`, `Trie`, `Walker` and `Plan`, and give the same
+answers after every step: ids, counters, entries, tails, bytes, evictions and the order
+of the leaves. Tests and benchmarks run both side by side.
 
 Where the compiled core follows pointers from one segment to the next, this one cuts the
 whole text into pieces first and then looks each of them up. Ids come as plain tuples.
@@ -65,10 +65,9 @@ class ReferenceWalker:
         self.pass_throughs = self.self_check_failures = 0
 
     def lookup(self, text: str, special: bool, /) -> tuple[int, ...] | ReferencePlan:  # noqa: FBT001
-        """Return the ids if all of the text is cached, else the plan that leads to them."""
+        """Return the ids if all of the text is cached, else the plan that gets them."""
         if special and not self.has_affixes:
-            msg = "the ids around a prompt are not known"
-            raise ValueError(msg)
+            raise ValueError("the ids around a prompt are not known")
         pieces = self.cut(text)
         path = self.trie.walk(self.root, pieces)
         self.trie.touch(path)
@@ -175,7 +174,9 @@ class ReferencePlan:
     def _find_runs(self) -> list[range]:
         """Group the places of unknown pieces, and of bridges between them."""
         pieces = self._pieces
-        unknown = [i for i in range(self._n_matched, len(pieces)) if pieces[i].ids is None]
+        unknown = [
+            i for i in range(self._n_matched, len(pieces)) if pieces[i].ids is None
+        ]
         runs: list[range] = []
         for i in unknown:
             if runs:
@@ -208,7 +209,7 @@ class ReferencePlan:
         return [contents[t] for t in dict.fromkeys(tokens) if t is not None]
 
     def _without_anchor(self, place: int, ids: Iterable[int]) -> list[int] | None:
-        """Take the anchor's id off the front of ids, or return None if it is not there."""
+        """Take the anchor's id off the front of ids; None if it is not there."""
         ids = list(ids)
         anchor = self._pieces[place].identity.anchor
         if anchor is None:
@@ -216,11 +217,13 @@ class ReferencePlan:
         return ids[1:] if ids[:1] == [self.walker.scanner.ids[anchor]] else None
 
     def feed(self, i: int, ids: Iterable[int], /) -> int:
-        """Take the ids of ``run_text(i)``; 0: taken, 1: each segment, 2: whole text.
+        """Take the ids of ``run_text(i)`` and check them.
 
-        The boundary ids among them must be those of the scan, in order, and the first id
-        the anchor's.
+        Returns 0 if they were taken; 1 if the boundary ids among them are not those of
+        the scan, in order: encode ``segment_texts(i)`` and call ``feed_segments``; 2 if
+        the first id is not the anchor's: encode the whole text, call ``finish_whole``.
         """
+        self._fed.discard(i)  # what was taken before is not kept
         rest = self._without_anchor(self._runs[i].start, ids)
         if rest is None:
             return WHOLE
@@ -243,6 +246,7 @@ class ReferencePlan:
 
     def feed_segments(self, i: int, all_ids: Iterable[Iterable[int]], /) -> int:
         """Take the ids of each of ``segment_texts(i)``, checked at their ends only."""
+        self._fed.discard(i)
         split = []
         for k, ids in zip(self._runs[i], all_ids, strict=True):
             rest = self._without_anchor(k, ids)
@@ -266,8 +270,9 @@ class ReferencePlan:
         Nothing is linked after a clear, nor where the matched path is no longer there.
         """
         if not self.has_boundary or len(self._fed) < self.n_runs:
-            msg = "not all runs were fed, or a text without a boundary has none"
-            raise RuntimeError(msg)
+            raise RuntimeError(
+                "not all runs were fed, or a text without a boundary has none"
+            )
         walker, trie = self.walker, self.walker.trie
         all_ids = [piece.ids or () for piece in self._pieces]
         ids = walker.around(itertools.chain(*all_ids), special=self._special)

@@ -13,8 +13,8 @@ UNTRIED, TRUSTED, REFUSED = range(3)
 class ReferenceScanner:
     """Find added tokens: leftmost, longest, phase 1 first, phase 2 in its gaps.
 
-    ``tokens`` is a sequence of ``(content, id, phase, is_eligible)``; the place in it is
-    the token's index everywhere else.
+    ``tokens`` gives ``(content, id, phase, is_eligible)`` of each; the place among them
+    is the token's index everywhere else.
     """
 
     def __init__(self, tokens: Iterable[tuple[str, int, int, bool]], /) -> None:
@@ -24,11 +24,10 @@ class ReferenceScanner:
         self._statuses = [UNTRIED if row[3] else REFUSED for row in rows]
         self._phases: dict[int, dict[str, int]] = {1: {}, 2: {}}
         if len(set(self.contents)) != len(rows):
-            msg = "an added token is given twice"
-            raise ValueError(msg)
+            raise ValueError("an added token is given twice")
         for index, (content, token_id, phase, _) in enumerate(rows):
             if not content or phase not in self._phases or not 0 <= token_id < 1 << 32:
-                msg = f"not an added token: {rows[index]}"
+                msg = f"token, id or phase is not valid: {rows[index]}"
                 raise ValueError(msg)
             self._phases[phase][content] = index
 
@@ -58,7 +57,7 @@ class ReferenceScanner:
     def matches(self, text: str, start: int = 0, /) -> list[tuple[int, int, int]]:
         """Return ``(start, end, token index)`` of every match, in order.
 
-        Complexity: O(text × distinct lengths of tokens × longest token).
+        Runtime complexity: O(len(text) * number of different lengths of tokens).
         """
         if not 0 <= start <= len(text):
             msg = f"start must be within the text, got {start}"
@@ -73,7 +72,7 @@ class ReferenceScanner:
         return sorted(first + second)
 
     def boundaries(self, text: str, start: int = 0, /) -> list[tuple[int, int]]:
-        """Return ``(end, token index)`` of every match of an eligible token, in order."""
+        """Return ``(end, token index)`` of every match of an eligible token."""
         return [
             (end, index)
             for _, end, index in self.matches(text, start)
@@ -81,7 +80,7 @@ class ReferenceScanner:
         ]
 
     def status(self, index: int, /) -> int:
-        """Return 0 for an eligible token not tried yet, 1 for a trusted, 2 for a refused."""
+        """Return 0 for an eligible token not tried yet, 1 if trusted, 2 if refused."""
         return self._statuses[self._checked(index)]
 
     def trust(self, index: int, /) -> None:

@@ -1,3 +1,4 @@
+# ruff: noqa: S101 - `check` is there to assert, the rest states what is known
 """A slow, obvious model of the trie: nodes in dicts, leaves in one ordered list."""
 
 from __future__ import annotations
@@ -106,8 +107,7 @@ class ReferenceTrie:
 
     def __init__(self, max_memory_bytes: int, max_resident_bytes: int) -> None:
         if max_memory_bytes < 0 or max_resident_bytes < 0:
-            msg = "a budget must be >= 0"
-            raise ValueError(msg)
+            raise ValueError("a budget must be >= 0")
         self.max_memory_bytes = max_memory_bytes
         self.max_resident_bytes = max_resident_bytes
         self.roots: list[Node] = []
@@ -154,8 +154,10 @@ class ReferenceTrie:
         if root is None:
             self._forget_sizes()
 
-    def usage(self, root: int | None = None) -> tuple[int, int, int, int, int, int, int]:
-        """Return entries, tails, memory and resident bytes, insertions, evictions, oversized.
+    def usage(
+        self, root: int | None = None
+    ) -> tuple[int, int, int, int, int, int, int]:
+        """Return entries, tails, both kinds of bytes, insertions, evictions, oversized.
 
         Entries and tails are those of one root if it is given.
         """
@@ -224,7 +226,7 @@ class ReferenceTrie:
             self.lru.move_to_end(path[-1])
 
     def link(self, root: int, pieces: list[Piece], *, tails_allowed: bool) -> None:
-        """Make nodes for all pieces of one text, as far as admission and budgets allow."""
+        """Make nodes for all pieces of one text, where admission and budgets allow."""
         if pieces[-1].token is None and not (
             tails_allowed and self._admits_tail(pieces[-1].identity)
         ):
@@ -240,7 +242,7 @@ class ReferenceTrie:
         self._make_room()  # the table of sightings may be new
 
     def _admits_tail(self, tail: Identity) -> bool:
-        """Tell whether a tail is short, resident or seen before; if not, remember it."""
+        """Tell whether a tail is short, resident or seen before; remember it if not."""
         if len(tail.text) <= LONGEST_SHORT_TAIL or tail in self.segments:
             return True
         if self.sightings is None:

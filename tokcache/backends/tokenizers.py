@@ -14,6 +14,7 @@ from tokcache.eligibility import (
     AddedTokenView,
     Eligibility,
     TokenVerdict,
+    attempt,
     check_list,
     find_affixes,
     judge,
@@ -216,13 +217,11 @@ def _unigram_unknown(model: models.Unigram) -> int | None:
     """Find a Unigram model's unknown id, which it does not tell but in its state."""
     for text in UNLIKELY:
         if model.token_to_id(text) is None:
-            try:
-                tokens = model.tokenize(text)
-            except Exception:  # noqa: BLE001 (it has no unknown id, and says so)
+            ids = attempt(lambda: [each.id for each in model.tokenize(text)])  # noqa: B023
+            if isinstance(ids, str):  # it has no unknown id, and says so
                 return None
-            if len(tokens) == 1:
-                token_id: int = tokens[0].id
-                return token_id
+            if len(ids) == 1:
+                return ids[0]
             break
     # With byte fallback the character came out as bytes. The state has the whole
     # vocabulary in it, but such models are rare.
@@ -276,10 +275,9 @@ def _try_alone(
 
 
 def _alone_reason(inner: Tokenizer, token: TokenVerdict) -> str | None:
-    try:
-        ids = inner.encode(token.content, add_special_tokens=False).ids
-    except Exception as error:  # noqa: BLE001 (a bare Exception)
-        return f"it cannot be encoded alone: {error}"
+    ids = attempt(lambda: _ids(inner, token.content, add_special_tokens=False))
+    if isinstance(ids, str):
+        return f"it cannot be encoded alone: {ids}"
     if ids == [token.id]:
         return None
     return f"encoded alone it gives the ids {ids[:8]}, not its own id {token.id}"

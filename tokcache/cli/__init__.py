@@ -48,5 +48,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fail(message: str) -> int:
     line = " ".join(message.split())
-    print(f"tokcache: {line}", file=sys.stderr)  # noqa: T201 - the program's output
+    sys.stderr.write(f"tokcache: {line}\n")
     return 2

@@ -13,6 +13,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: boxes leave the long options no room
     help="Try an exact prefix cache for tokenizers on your own prompts.",
 )
 app.command()(replay)

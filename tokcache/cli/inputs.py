@@ -7,8 +7,9 @@ import json
 import re
 import zlib
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tokcache.cli.errors import UserError
 
@@ -22,6 +23,7 @@ __all__ = ["Conversation", "file_bytes", "parse_size", "read_conversations"]
 GZIP_MAGIC = b"\x1f\x8b"
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)(b?)\s*", re.IGNORECASE)
+_MAX_BYTES = 2**56  # what processors can address
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -66,7 +68,11 @@ def parse_size(size: str) -> int:
         raise UserError(error)
     number, prefix, binary, byte = match.groups()
     base = 1000 if byte and not binary else 1024
-    return int(float(number) * base ** _POWERS[prefix.lower()])
+    n_bytes = int(Decimal(number) * base ** _POWERS[prefix.lower()])
+    if n_bytes > _MAX_BYTES:
+        error = f"bad size {size!r}: no machine has that much memory"
+        raise UserError(error)
+    return n_bytes
 
 
 def file_bytes(path: Path) -> bytes:
@@ -82,18 +88,18 @@ def _lines(path: str) -> Iterator[tuple[int, bytes]]:
     number = 0
     try:
         with _open(Path(path)) as stream:
-            for number, line in enumerate(stream, 1):  # noqa: B007 - used below
+            for number, line in enumerate(stream, 1):
                 if line.strip():
-                    yield number, line
+                    yield number, line.rstrip(b"\r\n")
     except (EOFError, zlib.error, OSError) as problem:
         where = f"{path}:{number + 1}" if number else path
         raise _unreadable(where, problem) from problem
 
 
-def _open(path: Path) -> IO[bytes]:
+def _open(path: Path) -> BinaryIO:
     with path.open("rb") as stream:
         zipped = stream.read(2) == GZIP_MAGIC
-    return gzip.open(path, "rb") if zipped else path.open("rb")
+    return cast("BinaryIO", gzip.open(path)) if zipped else path.open("rb")
 
 
 def _unreadable(where: object, problem: Exception) -> UserError:

@@ -84,7 +84,10 @@ def measure(  # noqa: PLR0913 - all of them are the user's choices
     add_special_tokens: bool,
     advance: Callable[[], None] = lambda: None,
 ) -> Measurement:
-    """Encode every prompt with both tokenizers; ``advance`` is called after each."""
+    """Encode every prompt with both tokenizers; ``advance`` is called after each.
+
+    The renderer may be None where no conversation has messages.
+    """
     # A tokenizer's first call builds what later calls use.
     for tokenizer in (raw, cached.inner):
         tokenizer.encode("first call", add_special_tokens=add_special_tokens)
@@ -95,7 +98,10 @@ def measure(  # noqa: PLR0913 - all of them are the user's choices
             flip = (number + turn) % 2
             if flip:
                 sides.reverse()
-            results = [_timed(side, prompt, add_special_tokens) for side in sides]
+            results = [
+                _timed(side, prompt, add_special_tokens=add_special_tokens)
+                for side in sides
+            ]
             if flip:
                 results.reverse()
             (raw_ns, raw_ids), (cached_ns, cached_ids) = results
@@ -109,10 +115,9 @@ def measure(  # noqa: PLR0913 - all of them are the user's choices
 
 
 def _prompts(conversation: Conversation, renderer: Renderer | None) -> Iterator[str]:
-    if conversation.messages is None:
+    if conversation.messages is None or renderer is None:
         yield _checked(conversation.text or "", conversation.where)
         return
-    assert renderer is not None  # noqa: S101 - the caller makes one for messages
     for number, turn in enumerate(turns(conversation.messages), 1):
         where = f"{conversation.where}: turn {number}"
         try:
@@ -138,7 +143,7 @@ def _checked(prompt: str, where: str) -> str:
 
 
 def _timed(
-    tokenizer: Any, prompt: str, add_special_tokens: bool
+    tokenizer: Any, prompt: str, *, add_special_tokens: bool
 ) -> tuple[int, list[int]]:
     start = perf_counter_ns()
     result = tokenizer.encode(prompt, add_special_tokens=add_special_tokens)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tokcache.cli.errors import UserError
-from tokcache.cli.report import duration, percentile, ratio
+from tokcache.cli.report import duration, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,8 +43,8 @@ def check_plot(path: Path) -> None:
 
 def save_plot(samples: Sequence[Sample], subtitle: str, path: Path) -> None:
     """Write a PNG: time for each turn number, without and with the cache."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - as above
-    from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: PLC0415
+    from matplotlib import ticker  # noqa: PLC0415 - as above
+    from matplotlib.figure import Figure  # noqa: PLC0415
 
     turns = _by_turn(samples)
     figure = Figure(figsize=(8, 4.8), dpi=150, layout="constrained")
@@ -52,24 +52,27 @@ def save_plot(samples: Sequence[Sample], subtitle: str, path: Path) -> None:
     _draw(axes, turns, "raw_ns", _RAW_COLOUR, "without cache")
     _draw(axes, turns, "cached_ns", _CACHED_COLOUR, "with tokcache")
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("turn of the conversation")
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 3)))
+    axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+    axes.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _tick(value)))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+    axes.set_xlim(min(turns) - 0.5, max(turns) + 0.5)
+    axes.set_xlabel(_turn_label(turns))
     axes.set_ylabel("time to tokenize the whole prompt")
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    speed_up = ratio(
-        sum(sample.raw_ns for sample in samples),
-        sum(sample.cached_ns for sample in samples),
+    raw, cached = (
+        duration(sum(getattr(sample, side) for sample in samples))
+        for side in ("raw_ns", "cached_ns")
     )
     figure.suptitle(
-        f"Tokenizing growing prompts: {speed_up:g}× faster over all calls",
+        f"Tokenizing growing prompts: {raw} in all without cache, {cached} with",
         x=0.02,
         ha="left",
         fontweight="bold",
     )
     axes.set_title(subtitle, loc="left", fontsize="small", color="dimgray")
-    axes.legend(frameon=False, loc="best")
+    figure.legend(frameon=False, loc="outside lower center", ncols=2)
     try:
         figure.savefig(path, format="png")
     except OSError as problem:
@@ -83,6 +86,20 @@ def _by_turn(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
         turns[sample.turn].append(sample)
     enough = min(_MIN_SAMPLES, max(map(len, turns.values())))
     return {turn: turns[turn] for turn in sorted(turns) if len(turns[turn]) >= enough}
+
+
+def _turn_label(turns: dict[int, list[Sample]]) -> str:
+    fewest = min(map(len, turns.values()))
+    if fewest == 1:
+        return "turn of the conversation"
+    return f"turn of the conversation (turns that at least {fewest} of them have)"
+
+
+def _tick(nanoseconds: float) -> str:
+    for unit, size in (("s", 1e9), ("ms", 1e6)):
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:g} {unit}"
+    return f"{nanoseconds / 1e3:g} µs"
 
 
 def _draw(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from tokcache.cached import CachedTokenizer
-from tokcache.chat import ChatError, ChatTemplate, chat_format
+from tokcache.chat import ChatError, ChatTemplate, chat_format, chat_formats
 from tokcache.cli.errors import UserError
 from tokcache.cli.inputs import parse_size, read_conversations
 from tokcache.cli.load import find_tokenizer, read_text
@@ -53,6 +52,7 @@ def replay(  # noqa: PLR0913 - the options of the command
             help="tokenizer.json (or .gz), a directory with one, or package:NAME/FILE.",
         ),
     ],
+    *,
     chat: Annotated[
         str | None,
         typer.Option("--format", metavar="NAME", help="Plain chat format to write in."),
@@ -94,8 +94,8 @@ def replay(  # noqa: PLR0913 - the options of the command
         check_plot(plot_path)
     conversations = read_conversations(files, limit)
     file = find_tokenizer(tokenizer)
-    name, renderer = _renderer(conversations, file, chat, template)
     raw = file.load()
+    name, renderer = _renderer(conversations, file, chat, template)
     cached = CachedTokenizer(file.load(), max_memory_bytes=max_memory_bytes)
     with _progress(count_prompts(conversations), shown=not as_json) as advance:
         measurement = measure(
@@ -106,21 +106,125 @@ def replay(  # noqa: PLR0913 - the options of the command
             add_special_tokens=add_special_tokens,
             advance=advance,
         )
-    bypass = _bypass(cached, add_special_tokens=add_special_tokens)
     report = Report(
         tokenizer=tokenizer,
         chat=name,
         n_conversations=len(conversations),
         measurement=measurement,
         stats=cached.cache_stats(),
-        bypass=bypass,
+        bypass=_bypass(cached, add_special_tokens=add_special_tokens),
     )
-    if plot_path is not None:
-        save_plot(measurement.samples, _subtitle(report), plot_path)
     if as_json:
         found = report.to_dict() | {"plot": plot}
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     else:
-        _show(report, plot)
+        _show(report)
+    # After the numbers, which a plot that cannot be written must not cost.
+    if plot_path is not None:
+        save_plot(measurement.samples, _subtitle(report), plot_path)
+        if not as_json:
+            typer.echo(f"plot: {plot}")
     if measurement.differences:
         raise typer.Exit(1)
+
+
+def _renderer(
+    conversations: Sequence[Conversation],
+    file: TokenizerFile,
+    chat: str | None,
+    template: str | None,
+) -> tuple[str, Renderer | None]:
+    """Return what writes messages as prompts, and a name for it."""
+    if chat is not None and template is not None:
+        error = "--format and --template exclude each other"
+        raise UserError(error)
+    try:
+        if chat is not None:
+            return chat, chat_format(chat)
+        if template is not None:
+            return template, _template(read_text(Path(template)), file)
+        if all(each.messages is None for each in conversations):
+            return "text", None
+        source = file.chat_template()
+        if source is None:
+            known = ", ".join(chat_formats())
+            error = (
+                "no chat template beside the tokenizer: name one with --template, or"
+                f" a plain format with --format ({known})"
+            )
+            raise UserError(error)
+        return "its own chat template", _template(source, file)
+    except ChatError as problem:
+        where = f"{template}: " if template is not None else ""
+        error = f"{where}{problem}"
+        raise UserError(error) from problem
+
+
+def _template(source: str, file: TokenizerFile) -> ChatTemplate:
+    return ChatTemplate(
+        source,
+        bos_token=file.special_token("bos_token"),
+        eos_token=file.special_token("eos_token"),
+    )
+
+
+@contextmanager
+def _progress(total: int, *, shown: bool) -> Iterator[Callable[[], None]]:
+    """Show a bar on a terminal's stderr; yield what moves it by one."""
+    console = Console(stderr=True)
+    # Drawn between the timed calls: a drawing thread would take the GIL within them.
+    progress = Progress(
+        "[progress.description]{task.description}",
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not (shown and console.is_terminal),
+        auto_refresh=False,
+        transient=True,
+    )
+    with progress:
+        task = progress.add_task("replaying", total=total)
+        drawn = monotonic()
+
+        def advance() -> None:
+            nonlocal drawn
+            progress.advance(task)
+            if monotonic() - drawn >= _SECONDS_BETWEEN_REFRESHES:
+                progress.refresh()
+                drawn = monotonic()
+
+        yield advance
+
+
+def _bypass(cached: CachedTokenizer, *, add_special_tokens: bool) -> str | None:
+    """Return why the cache did nothing, if it is so."""
+    explanation = cached.explain()
+    if not explanation.enabled:
+        return explanation.reason or "the cache is off"
+    if add_special_tokens and explanation.add_special_tokens is not None:
+        return explanation.add_special_tokens
+    return explanation.bypass
+
+
+def _subtitle(report: Report) -> str:
+    stats = report.stats
+    n_requests = len(report.measurement.samples)
+    return (
+        f"conversations: {report.n_conversations:,}, prompts: {n_requests:,},"
+        f" token hit ratio: {stats.token_hit_rate:.1%}"
+    )
+
+
+def _show(report: Report) -> None:
+    errors = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+    for difference in report.measurement.differences[:_MAX_DIFFERENCES_SHOWN]:
+        errors.print(str(difference))
+    more = len(report.measurement.differences) - _MAX_DIFFERENCES_SHOWN
+    if more > 0:
+        errors.print(f"... and {more:,} more prompts with different ids")
+    if report.bypass is not None:
+        errors.print(f"calls went past the cache: {report.bypass}")
+    output = Console()
+    output.print(report.times_table())
+    output.print(report.cache_table())

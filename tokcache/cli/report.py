@@ -92,7 +92,10 @@ class Report:
         labels = {"p50": "median call", "p99": "p99 call", "total": "all calls"}
         for name, (raw, cached) in self.times().items():
             table.add_row(
-                labels[name], duration(raw), duration(cached), f"{ratio(raw, cached)}×"
+                labels[name],
+                duration(raw),
+                duration(cached),
+                f"{three_digits(raw / max(cached, 1))} x",
             )
         return table
 
@@ -101,7 +104,9 @@ class Report:
         stats = self.stats
         n_different = len(self.measurement.differences)
         ids = f"different in {n_different:,}" if n_different else "all identical"
-        table = Table(title="Requests and cache", title_justify="left", show_header=False)
+        table = Table(
+            title="Requests and cache", title_justify="left", show_header=False
+        )
         table.add_column("")
         table.add_column("", justify="right")
         rows = {

@@ -1,0 +1,1 @@
+"""Fuzz the cache against the raw tokenizer, over random tokenizers and texts."""

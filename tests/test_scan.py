@@ -1,0 +1,267 @@
+"""The compiled scanner against its plain-Python model, and against `re`."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokcache._scan import Scanner
+from tokcache.reference import ReferenceScanner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Tokens = list[tuple[str, int, int, bool]]
+Match = tuple[int, int, int]
+
+BLOCK = 32  # code points that the compiled scanner looks at together
+# ASCII, Latin-1, BMP and astral; pairs that share their low byte or the low 16 bits.
+KINDS = ["ab<|>", "a\xe9\xff<", "a\u0161\u4f60<", "a\u4e61\U0001f600\U00010061<"]
+
+
+def numbered(
+    contents: Sequence[str],
+    phases: Sequence[int] = (1,),
+    ineligible: Sequence[int] = (),
+) -> Tokens:
+    """Give tokens ids; phases are repeated as often as needed."""
+    return [
+        (content, 100 + i, phases[i % len(phases)], i not in ineligible)
+        for i, content in enumerate(contents)
+    ]
+
+
+def by_regex(tokens: Tokens, text: str, start: int) -> list[Match]:
+    """Find the matches a third way: an alternation takes the first that fits."""
+
+    def chain(phase: int, begin: int, end: int) -> list[Match]:
+        contents = [
+            content for content, _, its_phase, _ in tokens if its_phase == phase
+        ]
+        if not contents:
+            return []
+        longest_first = sorted(contents, key=len, reverse=True)
+        pattern = re.compile("|".join(map(re.escape, longest_first)))
+        indexes = {content: i for i, (content, _, _, _) in enumerate(tokens)}
+        found = pattern.finditer(text, begin, end)
+        return [(m.start(), m.end(), indexes[m[0]]) for m in found]
+
+    matches = []
+    position = start
+    for match in [*chain(1, start, len(text)), (len(text), len(text), -1)]:
+        matches += chain(2, position, match[0])
+        matches.append(match)
+        position = match[1]
+    return matches[:-1]
+
+
+def assert_same(tokens: Tokens, text: str, start: int = 0) -> list[Match]:
+    """Compare all of a scan with the model and with `re`; return the matches."""
+    scanner, model = Scanner(tokens), ReferenceScanner(tokens)
+    matches = scanner.matches(text, start)
+    assert matches == model.matches(text, start) == by_regex(tokens, text, start)
+    assert scanner.boundaries(text, start) == model.boundaries(text, start)
+    return matches
+
+
+@st.composite
+def token_lists(draw: st.DrawFn, alphabet: str) -> Tokens:
+    """Draw tokens that nest, overlap each other and themselves."""
+    contents = draw(
+        st.lists(st.text(alphabet, min_size=1, max_size=6), max_size=12, unique=True)
+    )
+    phase = st.sampled_from([1, 1, 2])
+    return [(c, i, draw(phase), draw(st.booleans())) for i, c in enumerate(contents)]
+
+
+@given(st.data())
+def test_any_tokens_and_texts(data: st.DataObject) -> None:
+    alphabet = data.draw(st.sampled_from([*KINDS, "".join(KINDS), "a"]))
+    tokens = data.draw(token_lists(alphabet))
+    plain = st.text("".join(KINDS), max_size=12)
+    token = st.sampled_from([content for content, _, _, _ in tokens] or ["a"])
+    text = "".join(data.draw(st.lists(st.one_of(token, token, plain), max_size=12)))
+    assert_same(tokens, text, data.draw(st.integers(0, len(text))))
+
+
+@given(st.data())
+def test_any_code_points(data: st.DataObject) -> None:
+    """Lone surrogates too: a scanner gets what a str can hold."""
+    char = st.characters(exclude_categories=())
+    chars = "".join(data.draw(st.lists(char, min_size=1, max_size=6)))
+    tokens = data.draw(token_lists(chars))
+    text = data.draw(st.text(st.one_of(st.sampled_from(chars), char), max_size=40))
+    assert_same(tokens, text, data.draw(st.integers(0, len(text))))
+
+
+@given(st.data())
+def test_matches_go_on_from_any_boundary(data: st.DataObject) -> None:
+    """What a scan finds behind a phase-1 match it finds when it starts there."""
+    tokens = data.draw(token_lists("ab<"))
+    text = data.draw(st.text("ab<", max_size=40))
+    scanner = Scanner(tokens)
+    matches = scanner.matches(text)
+    for i, (_, end, token) in enumerate(matches):
+        if tokens[token][2] == 1:
+            assert scanner.matches(text, end) == matches[i + 1 :]
+
+
+@pytest.mark.parametrize("n_first", [1, 4, 5, 300])
+@pytest.mark.parametrize("phases", [(1,), (2,), (1, 2)])
+def test_thousands_of_tokens(n_first: int, phases: tuple[int, ...]) -> None:
+    """Above four first characters the scanner filters in another way."""
+    rng = random.Random(n_first)
+    firsts = [chr(0x21 + 7 * i) for i in range(n_first)]
+    contents = sorted(
+        {rng.choice(firsts) + str(rng.randrange(9000)) for _ in range(5000)}
+    )
+    rng.shuffle(contents)
+    tokens = numbered(contents, phases, range(0, 5000, 3))
+    for filler in ("ab ", "\xe9", "\u4f60", "\U0001f600"):
+        parts = [
+            filler * rng.randrange(30) + rng.choice(contents)[: rng.randrange(1, 7)]
+            for _ in range(400)
+        ]
+        assert assert_same(tokens, "".join(parts))
+
+
+@pytest.mark.parametrize("filler", ["x", "\xe9", "\u4f60", "\U0001f600"])
+@pytest.mark.parametrize("contents", [["<a>"], ["<"], ["<a>", "\u4f61", "b", ">", "#"]])
+def test_tokens_at_any_place_of_a_block(filler: str, contents: list[str]) -> None:
+    """Blocks without a first character are passed over together; none is missed."""
+    for before in range(2 * BLOCK + 2):
+        for after in (0, 1, 2, BLOCK - 1, BLOCK, BLOCK + 1):
+            for content in contents[:2]:
+                text = filler * before + content + filler * after
+                for phase in (1, 2):
+                    found = assert_same(numbered(contents, [phase]), text)
+                    place = (before, before + len(content), contents.index(content))
+                    assert found == [place]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text", "expected"),
+    [
+        pytest.param([], "abc", [], id="no tokens"),
+        pytest.param(["a"], "", [], id="no text"),
+        pytest.param(["aa"], "aaaaa", [(0, 2, 0), (2, 4, 0)], id="overlaps itself"),
+        pytest.param(["aba"], "ababa", [(0, 3, 0)], id="overlaps itself by one"),
+        pytest.param(["ab", "bc"], "abc", [(0, 2, 0)], id="leftmost wins"),
+        pytest.param(["<", "<|", "<|x|>"], "<|x|", [(0, 2, 1)], id="longest that fits"),
+        pytest.param(["<", "<|", "<|x|>"], "<|x|>", [(0, 5, 2)], id="longest"),
+        pytest.param(["abcd", "b"], "abcx", [(1, 2, 1)], id="after a false start"),
+        pytest.param(["ab", "abcabd"], "abcabx", [(0, 2, 0), (3, 5, 0)], id="fallback"),
+        pytest.param(["a", "\u0161"], "\u0161a", [(0, 1, 1), (1, 2, 0)], id="low byte"),
+        pytest.param(["\U00010061"], "a\U00010061", [(1, 2, 0)], id="low 16 bits"),
+        pytest.param(["\u4f60"], "latin-1 \xff", [], id="token wider than the text"),
+        pytest.param(["a"], "\U0001f600a", [(1, 2, 0)], id="text wider than the token"),
+        pytest.param(
+            ["a\x00b", "\x00"], "\x00a\x00b", [(0, 1, 1), (1, 4, 0)], id="nul"
+        ),
+    ],
+)
+def test_one_phase(tokens: list[str], text: str, expected: list[Match]) -> None:
+    for phase in (1, 2):
+        assert assert_same(numbered(tokens, [phase]), text) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text", "expected"),
+    [
+        pytest.param("b", "ab", "ab", [(1, 2, 0)], id="phase 1 wins from the right"),
+        pytest.param("ab", "bc", "abc", [(0, 2, 0)], id="phase 1 wins from the left"),
+        pytest.param("|", "a|a", "a|a", [(1, 2, 0)], id="no match across phase 1"),
+        pytest.param("|", "a", "a|a", [(0, 1, 1), (1, 2, 0), (2, 3, 1)], id="gaps"),
+        pytest.param("|", "aa", "a|aaa", [(1, 2, 0), (2, 4, 1)], id="a chain per gap"),
+        pytest.param("aaa", "a", "aaaa", [(0, 3, 0), (3, 4, 1)], id="longer first"),
+        pytest.param("a", "aaa", "aaaa", [(i, i + 1, 0) for i in range(4)], id="all"),
+    ],
+)
+def test_two_phases(first: str, second: str, text: str, expected: list[Match]) -> None:
+    assert assert_same(numbered([first, second], [1, 2]), text) == expected
+
+
+def test_ineligible_tokens_match_but_are_no_boundaries() -> None:
+    tokens = numbered(["<a>", "<a", "b"], ineligible=[1])
+    scanner = Scanner(tokens)
+    assert scanner.matches("<a><ab") == [(0, 3, 0), (3, 5, 1), (5, 6, 2)]
+    assert scanner.boundaries("<a><ab") == [(3, 0), (6, 2)]
+
+
+def test_statuses_follow_trial() -> None:
+    for kind in (Scanner, ReferenceScanner):
+        scanner = kind(numbered(["a", "b", "c"], ineligible=[2]))
+        assert [scanner.status(i) for i in range(3)] == [0, 0, 2]
+        for i in range(3):
+            scanner.trust(i)
+        assert [scanner.status(i) for i in range(3)] == [1, 1, 2]
+        scanner.refuse(1)
+        scanner.trust(1)
+        assert [scanner.status(i) for i in range(3)] == [1, 2, 2]
+        assert scanner.boundaries("abc") == [(1, 0)]
+        assert scanner.matches("abc") == [(0, 1, 0), (1, 2, 1), (2, 3, 2)]
+
+
+def test_a_scanner_knows_its_tokens() -> None:
+    for kind in (Scanner, ReferenceScanner):
+        scanner = kind(numbered(["a", "\U0001f600"]))
+        assert len(scanner) == 2
+        assert scanner.contents == ("a", "\U0001f600")
+        assert len(kind([])) == 0
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        pytest.param([("", 1, 1, True)], id="empty"),
+        pytest.param([("a", 1, 1, True), ("a", 2, 2, True)], id="twice"),
+        pytest.param([("a", 1, 0, True)], id="phase 0"),
+        pytest.param([("a", 1, 3, True)], id="phase 3"),
+        pytest.param([("a", -1, 1, True)], id="negative id"),
+        pytest.param([("a", 1 << 32, 1, True)], id="id too big"),
+    ],
+)
+def test_bad_tokens_are_refused(tokens: Tokens) -> None:
+    for kind in (Scanner, ReferenceScanner):
+        with pytest.raises(ValueError, match=r"token|id|phase"):
+            kind(tokens)
+
+
+def test_the_biggest_id_is_taken() -> None:
+    assert Scanner([("a", (1 << 32) - 1, 1, True)]).boundaries("a") == [(1, 0)]
+
+
+@pytest.mark.parametrize("start", [-1, 4, 1 << 40])
+def test_a_start_outside_the_text_is_refused(start: int) -> None:
+    for scanner in (Scanner(numbered(["a"])), ReferenceScanner(numbered(["a"]))):
+        for scan in (scanner.matches, scanner.boundaries):
+            with pytest.raises(ValueError, match="start"):
+                scan("abc", start)
+
+
+@pytest.mark.parametrize("index", [-1, 1, 1 << 40])
+def test_an_index_of_no_token_is_refused(index: int) -> None:
+    for scanner in (Scanner(numbered(["a"])), ReferenceScanner(numbered(["a"]))):
+        for method in (scanner.status, scanner.trust, scanner.refuse):
+            with pytest.raises(IndexError, match="token"):
+                method(index)
+
+
+def test_only_str_is_scanned() -> None:
+    scanner = Scanner(numbered(["a"]))
+    for text in (b"a", None, 1):
+        with pytest.raises(TypeError):
+            scanner.matches(text)  # type: ignore[arg-type]
+
+
+def test_a_long_text_of_false_starts() -> None:
+    """Each character begins a token that never ends: the worst there is."""
+    contents = ["a" * n + "b" for n in range(1, 60)]
+    assert Scanner(numbered(contents)).matches("a" * 50_000) == []
+    found = Scanner(numbered(contents)).matches("a" * 50_000 + "b")
+    assert found == [(50_000 - 59, 50_001, 58)]

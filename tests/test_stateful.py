@@ -1,0 +1,461 @@
+"""Random sequences of calls against the compiled trie and its plain-Python model.
+
+After every rule all state of both must be equal; `tests.lockstep` does the comparing.
+The machine is followed by scripts that sweep what random draws rarely meet exactly: the
+thresholds of budgets, tables, tails and bridges.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from tests.lockstep import (
+    SIGHTING_MIN_BUDGET,
+    UNBOUNDED,
+    Lane,
+    Lockstep,
+    Pending,
+    Tokens,
+    eligible,
+)
+from tokcache._trie import SIGHTING_BYTES
+from tokcache._walker import BRIDGE_CHARS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONG = ("x" * 64, "x" * 65, "long tail " * 8, "\xe9" * 70, "ab" * 40, "\u4f60" * 66)
+# One or more of each kind of str; "!" and "?" are what the encoder misbehaves on.
+ALPHABET = "ab <>\xe9\u4f60\U0001f600!?"
+TOKEN_SETS = [
+    eligible([("<a>", 1), ("<b>", 1)]),
+    # They nest, overlap each other and themselves; "<a" and "b" are not eligible.
+    eligible([("<a", 1), ("<a>", 1), (">b<", 1), ("aa", 2), ("b", 2), ("\xe9<", 2)]),
+    eligible([("<\u4f60>", 1), ("\U0001f600\U0001f600", 1), ("<<", 2), ("a>", 2)]),
+]
+
+
+@st.composite
+def token_sets(draw: st.DrawFn) -> Tokens:
+    """Draw a fixed set of added tokens, or any over few characters."""
+    if draw(st.booleans()):
+        return draw(st.sampled_from(TOKEN_SETS))
+    contents = st.text("ab<>\xe9", min_size=1, max_size=4)
+    drawn = draw(st.lists(contents, min_size=1, max_size=6, unique=True))
+    return eligible([(content, draw(st.sampled_from([1, 1, 2]))) for content in drawn])
+
+
+# What a text is made of: an added token by number, or any text.
+part = st.one_of(
+    st.integers(0, 5), st.text(ALPHABET, max_size=3), st.sampled_from(["a", "b"])
+)
+parts = st.lists(part, max_size=8)
+ending = st.one_of(st.just(""), st.text(ALPHABET, max_size=3), st.sampled_from(LONG))
+# An id takes 4 bytes; a path of one segment at least 1,200, tables included.
+memory_budgets = st.one_of(
+    st.just(UNBOUNDED), st.integers(40, 600), st.integers(600, 5000)
+)
+resident_budgets = st.one_of(
+    st.integers(1300, 5000),
+    st.integers(5000, 20000),
+    st.sampled_from([SIGHTING_MIN_BUDGET, 300_000, UNBOUNDED]),
+)
+useful_budgets = st.tuples(memory_budgets, resident_budgets)
+tiny_budgets = st.tuples(st.integers(0, 40), st.integers(0, 1300))
+budgets = st.sampled_from([0, 1, 2, 3, 4, 5, 6, 7]).flatmap(
+    lambda case: useful_budgets if case < 7 else tiny_budgets
+)
+some = st.integers(0, 1 << 16)  # an index into whatever there is
+
+
+class Machine(RuleBasedStateMachine):
+    """Two to six wrappers on two or three roots of one trie, on both sides."""
+
+    @initialize(
+        budgets=budgets,
+        sets=st.lists(token_sets(), min_size=2, max_size=3),
+        hash_bits=st.sampled_from([0, 3, 64]),
+        data=st.data(),
+    )
+    def start(
+        self,
+        budgets: tuple[int, int],
+        sets: list[Tokens],
+        hash_bits: int,
+        data: st.DataObject,
+    ) -> None:
+        """Make the tries, roots and wrappers."""
+        self.both = Lockstep(*budgets, hash_bits=hash_bits)
+        self.texts: dict[int, list[str]] = {}  # by root, the latest last
+        self.pending: list[Pending] = []
+        for tokens in sets:
+            flags = data.draw(st.tuples(st.booleans(), st.booleans(), st.booleans()))
+            refuses = data.draw(st.sets(st.integers(0, 5), max_size=1))
+            lane = self.both.open_root(tokens, *flags, refuses=refuses)
+            self.texts[lane.root] = [""]
+            if data.draw(st.booleans()):
+                self.both.add_wrapper(
+                    lane,
+                    (1, 2)[: data.draw(st.integers(0, 2))],
+                    (3,),
+                    extend_on_hit=data.draw(st.booleans()),
+                    cache_tails=data.draw(st.booleans()),
+                )
+
+    def lane(self, index: int) -> Lane:
+        return self.both.lanes[index % len(self.both.lanes)]
+
+    def earlier(self, lane: Lane, which: int) -> str:
+        texts = self.texts[lane.root]
+        return texts[-1 - which % len(texts)]
+
+    def make(self, lane: Lane, pieces: list[int | str], end: str) -> str:
+        tokens = lane.scanners[1].contents
+        strings = [p if isinstance(p, str) else tokens[p % len(tokens)] for p in pieces]
+        return "".join(strings) + end
+
+    def encode(self, lane: Lane, text: str, *, special: bool = False) -> None:
+        self.both.encode(lane, text, special=special)
+        texts = self.texts[lane.root]
+        if text not in texts:
+            texts[:] = [*texts[-7:], text]
+
+    @rule(lane=some, pieces=parts, end=ending, special=st.booleans())
+    def encode_new(
+        self, lane: int, pieces: list[int | str], end: str, special: bool
+    ) -> None:
+        """Encode any text."""
+        a_lane = self.lane(lane)
+        self.encode(a_lane, self.make(a_lane, pieces, end), special=special)
+
+    @rule(lane=some, which=some, special=st.booleans())
+    def encode_again(self, lane: int, which: int, special: bool) -> None:
+        """Encode an earlier text of the root, maybe by another wrapper."""
+        a_lane = self.lane(lane)
+        self.encode(a_lane, self.earlier(a_lane, which), special=special)
+
+    @rule(lane=some, other=some, which=some)
+    def encode_elsewhere(self, lane: int, other: int, which: int) -> None:
+        """Encode an earlier text of any root under any root."""
+        self.encode(self.lane(lane), self.earlier(self.lane(other), which))
+
+    @rule(lane=some, which=some, pieces=parts, end=ending)
+    def encode_next_turn(
+        self, lane: int, which: int, pieces: list[int | str], end: str
+    ) -> None:
+        """Encode an earlier text with more behind it."""
+        a_lane = self.lane(lane)
+        text = self.earlier(a_lane, which)
+        self.encode(a_lane, text + self.make(a_lane, pieces, end))
+
+    @rule(lane=some, which=some, cut=some, pieces=parts, end=ending)
+    def encode_branch(
+        self, lane: int, which: int, cut: int, pieces: list[int | str], end: str
+    ) -> None:
+        """Encode part of an earlier text with something else behind it."""
+        a_lane = self.lane(lane)
+        text = self.earlier(a_lane, which)
+        kept = text[: cut % (len(text) + 1)]
+        self.encode(a_lane, kept + self.make(a_lane, pieces, end))
+
+    @rule(lane=some, salt=some, n=st.integers(20, 150), deep=st.booleans())
+    def encode_many(self, lane: int, salt: int, n: int, deep: bool) -> None:
+        """Encode so many segments that tables grow, in one path or a path each."""
+        a_lane = self.lane(lane)
+        tokens = a_lane.scanners[1].contents
+        texts = [f"{salt % 3} {i}{tokens[i % len(tokens)]}" for i in range(n)]
+        for text in ["".join(texts)] if deep else texts[:20]:
+            self.both.encode(a_lane, text)
+
+    @precondition(lambda self: self.both.budgets[1] >= SIGHTING_MIN_BUDGET)
+    @rule(lane=some, n=st.integers(15_000, 260_000), end=ending)
+    def encode_fat(self, lane: int, n: int, end: str) -> None:
+        """Encode a segment that takes up much of a budget with room for sightings."""
+        a_lane = self.lane(lane)
+        self.encode(a_lane, "x" * n + a_lane.scanners[1].contents[0] + end)
+
+    @rule(lane=some, which=some, special=st.booleans())
+    def count(self, lane: int, which: int, special: bool) -> None:
+        """Count the ids of an earlier text."""
+        a_lane = self.lane(lane)
+        self.both.count(a_lane, self.earlier(a_lane, which), special=special)
+
+    @rule(lane=some, which=some, pieces=parts, end=ending, special=st.booleans())
+    def look_up(
+        self, lane: int, which: int, pieces: list[int | str], end: str, special: bool
+    ) -> None:
+        """Look a text up and leave its plan for later."""
+        a_lane = self.lane(lane)
+        text = self.earlier(a_lane, which) + self.make(a_lane, pieces, end)
+        pending = self.both.begin(a_lane, text, special=special)
+        if pending is not None:
+            self.pending = [*self.pending[-3:], pending]
+
+    @precondition(lambda self: self.pending)
+    @rule(which=some)
+    def finish_one(self, which: int) -> None:
+        """Finish a plan whose lookup was some rules ago."""
+        self.both.finish(self.pending.pop(which % len(self.pending)))
+
+    @precondition(lambda self: self.pending)
+    @rule(which=some, evict=st.booleans())
+    def finish_after_others(self, which: int, evict: bool) -> None:
+        """Finish a plan after the same text, or after much else, was linked."""
+        pending = self.pending.pop(which % len(self.pending))
+        if evict:
+            self.encode_many(which, which, 20, deep=False)
+        else:
+            self.encode(pending.lane, pending.text)
+        self.both.finish(pending)
+
+    @rule(lane=some, everything=st.booleans(), choice=st.integers(0, 3))
+    def clear(self, lane: int, everything: bool, choice: int) -> None:
+        """Clear one root or everything, not too often."""
+        if not choice:
+            self.both.clear(None if everything else self.lane(lane).root)
+
+    @rule(lane=some, choice=st.integers(0, 3))
+    def clear_walker(self, lane: int, choice: int) -> None:
+        """Clear a root and a wrapper's counters, not too often."""
+        a_lane = self.lane(lane)
+        if not choice:
+            a_lane.compiled.clear()
+            a_lane.model.clear()
+            assert a_lane.compiled.counters()[:4] == (0, 0, 0, 0)
+
+    @rule(lane=some)
+    def count_oddities(self, lane: int) -> None:
+        """Count what happens outside the trie."""
+        for walker in (self.lane(lane).compiled, self.lane(lane).model):
+            walker.count_pass_through()
+            walker.count_self_check_failure()
+
+    @invariant()
+    def same(self) -> None:
+        """Compare all state."""
+        self.both.compare()
+
+
+Machine.TestCase.settings = settings(stateful_step_count=30)
+TestMachine = Machine.TestCase
+
+PLAIN = eligible([("#", 1), ("%", 1)])
+
+
+def chain(n: int, distinct: int = 1000, salt: str = "") -> str:
+    """Make a text of ``n`` segments, of which so many are different."""
+    return "".join(f"{salt}{i % distinct}#" for i in range(n))
+
+
+def churn(both: Lockstep) -> Iterator[None]:
+    """Grow, branch, repeat and drop paths, long and short; stop at each step."""
+    first, second = both.open_root(PLAIN), both.open_root(PLAIN)
+    for n in (1, 2, 5, 20, 40, 70):
+        both.encode(first, chain(n))
+        yield
+        both.encode(second, chain(n, distinct=3) + "tail")
+        yield
+    for i in range(12):
+        both.encode(first, chain(i, salt="b") + chain(i) + "\xe9" * i)
+        yield
+        both.encode(second, chain(2 * i) + f"{i}")
+        yield
+        both.encode(first, chain(40))
+        yield
+    both.clear(first.root)
+    yield
+    both.encode(second, chain(90, distinct=45))
+    yield
+    both.clear()
+    yield
+    both.encode(first, chain(3))
+    yield
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "step"), [(0, 1200, 100), (1200, 4000, 31), (4000, 40_000, 500)]
+)
+def test_both_sides_agree_at_any_resident_budget(
+    start: int, stop: int, step: int
+) -> None:
+    for resident in range(start, stop, step):
+        both = Lockstep(UNBOUNDED, resident)
+        for _ in churn(both):
+            both.compare()
+
+
+def test_both_sides_agree_at_any_memory_budget() -> None:
+    for memory in range(0, 800, 28):
+        both = Lockstep(memory, UNBOUNDED)
+        for _ in churn(both):
+            both.compare()
+
+
+@pytest.mark.parametrize("distinct", [40, 100])
+def test_tables_halve_alike(distinct: int) -> None:
+    """Push any number of a path's nodes out by one segment."""
+    for size in range(0, 20_000, 250):
+        both = Lockstep(UNBOUNDED, 30_000)
+        lane = both.open_root(PLAIN)
+        both.encode(lane, chain(100, distinct))
+        both.encode(lane, "x" * size + "#")
+        both.compare()
+
+
+def test_tables_halve_alike_when_a_root_is_cleared() -> None:
+    for kept in range(1, 80):
+        both = Lockstep(UNBOUNDED, UNBOUNDED)
+        first, second = both.open_root(PLAIN), both.open_root(PLAIN)
+        both.encode(first, chain(kept))
+        both.encode(second, chain(300))
+        both.clear(second.root)
+        both.compare()
+
+
+@pytest.mark.parametrize("chars", range(BRIDGE_CHARS - 2, BRIDGE_CHARS + 3))
+@pytest.mark.parametrize("last", ["#", "#b%"])
+def test_known_text_between_unknown_is_a_bridge_up_to_a_length(
+    chars: int, last: str
+) -> None:
+    both = Lockstep(UNBOUNDED, UNBOUNDED)
+    lane = both.open_root(PLAIN)
+    known = "a" * (chars - len(last)) + last
+    both.encode(lane, f"start#{known}")
+    for text in (f"{known}new#{known}newer#{known}", f"start#x#{known}y#{known}"):
+        pending = both.begin(lane, text)
+        assert pending is not None
+        assert pending.compiled.n_runs == (1 if chars <= BRIDGE_CHARS else 2)
+        both.finish(pending)
+        both.compare()
+
+
+@pytest.mark.parametrize("chars", range(63, 67))
+def test_a_tail_is_stored_at_once_up_to_a_length(chars: int) -> None:
+    for resident in (SIGHTING_MIN_BUDGET - 1, SIGHTING_MIN_BUDGET):
+        both = Lockstep(UNBOUNDED, resident)
+        lane = both.open_root(PLAIN)
+        for text in ("a#", "b#", "a#"):
+            both.encode(lane, text + "t" * chars)
+            both.compare()
+
+
+def test_a_long_tail_that_was_dropped_is_stored_again_at_once() -> None:
+    both = Lockstep(UNBOUNDED, SIGHTING_MIN_BUDGET)
+    lane = both.open_root(PLAIN)
+    other = both.open_root(PLAIN)
+    for _ in range(3):
+        both.encode(lane, "a#" + "t" * 70)
+    both.clear(lane.root)
+    both.encode(lane, "a#" + "t" * 70)
+    both.encode(other, "a#" + "t" * 70)
+    both.compare()
+    assert both.compiled.usage(lane.root)[1] == 1
+    assert both.compiled.usage(other.root)[1] == 0
+
+
+@pytest.mark.parametrize("text", ["", "a#", "b" * 300_000 + "#"])
+def test_the_table_of_sightings_is_within_the_budget(text: str) -> None:
+    """See a first long tail in a cache that is full, or almost."""
+    most = SIGHTING_MIN_BUDGET - 2048
+    for left in range(0, SIGHTING_BYTES + 4096, 3000):
+        both = Lockstep(UNBOUNDED, SIGHTING_MIN_BUDGET)
+        lane = both.open_root(PLAIN)
+        full = "x" * ((most - left) // 2) + "#" + "y" * ((most - left) // 2) + "#"
+        for _ in range(2):
+            both.encode(lane, full)
+            both.compare()
+        both.encode(lane, (text or full) + "t" * 70)
+        both.compare()
+        both.encode(lane, full.replace("#", "%"))  # does it fit beside the table?
+        both.compare()
+
+
+def test_two_plans_of_one_text_may_be_under_way_at_once() -> None:
+    both = Lockstep(UNBOUNDED, UNBOUNDED)
+    lane = both.open_root(PLAIN)
+    both.encode(lane, "a#")
+    both.encode(lane, "z#")
+    plans = [both.begin(lane, "a#b#c%d") for _ in range(3)]
+    for plan in plans:
+        assert plan is not None
+        both.finish(plan)
+        both.compare()
+    assert both.compiled.usage()[0] == 4
+
+
+def test_a_plan_from_before_a_clear_links_nothing() -> None:
+    both = Lockstep(UNBOUNDED, UNBOUNDED)
+    lane, other = both.open_root(PLAIN), both.open_root(PLAIN)
+    for root, entries in ((other.root, 2), (lane.root, 0), (None, 0)):
+        both.clear()
+        plan = both.begin(lane, "a#b#c")
+        assert plan is not None
+        both.clear(root)
+        both.finish(plan)
+        both.compare()
+        assert both.compiled.usage(lane.root)[0] == entries
+
+
+def test_a_plan_links_nothing_where_its_path_was_evicted() -> None:
+    both = Lockstep(UNBOUNDED, 2000)
+    lane = both.open_root(PLAIN)
+    both.encode(lane, "a#")
+    plan = both.begin(lane, "a#b#")
+    assert plan is not None
+    for i in range(20):
+        both.encode(lane, f"{i}#")
+    both.finish(plan)
+    both.compare()
+    assert not any(path[:1] == ("a#",) for _, path in both.compiled.leaves())
+
+
+def test_misuse_is_refused_alike() -> None:
+    both = Lockstep(UNBOUNDED, UNBOUNDED)
+    lane = both.open_root(PLAIN)
+    both.encode(lane, "a#")
+    pending = both.begin(lane, "a#b#c")
+    whole = both.begin(lane, "a")
+    assert pending is not None
+    assert whole is not None
+    for plan in (pending.compiled, pending.model):
+        with pytest.raises(RuntimeError, match="fed"):
+            plan.finish()
+        with pytest.raises(IndexError):
+            plan.run_text(1)
+        with pytest.raises(IndexError):
+            plan.feed(1, [])
+        with pytest.raises(ValueError, match=r"segment|argument"):
+            plan.feed_segments(0, [[10, 5, 10]])
+    for plan in (whole.compiled, whole.model):
+        with pytest.raises(RuntimeError, match="boundary"):
+            plan.finish()
+    both.compare()
+
+
+@pytest.mark.parametrize("bad", [[10, 5, 6], [10, 10, 10], [5, 10], []])
+def test_a_rejected_run_takes_back_what_was_fed(bad: list[int]) -> None:
+    both = Lockstep(UNBOUNDED, UNBOUNDED)
+    lane = both.open_root(PLAIN)
+    both.encode(lane, "a#")
+    pending = both.begin(lane, "a#b#c")
+    assert pending is not None
+    plans = pending.compiled, pending.model
+    assert [plan.feed(0, [10, 5, 10, 6]) for plan in plans] == [0, 0]
+    status, modelled = [plan.feed(0, bad) for plan in plans]
+    assert status == modelled != 0
+    for plan in plans:
+        with pytest.raises(RuntimeError, match="fed"):
+            plan.finish()
+    both.finish(pending)
+    both.compare()
