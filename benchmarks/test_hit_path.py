@@ -45,9 +45,7 @@ def prompt(raw: Tokenizer, cached: CachedTokenizer) -> str:
     return text
 
 
-def describe(
-    benchmark: BenchmarkFixture, prompt: str, cached: CachedTokenizer
-) -> None:
+def describe(benchmark: BenchmarkFixture, prompt: str, cached: CachedTokenizer) -> None:
     benchmark.extra_info.update(
         family=prompts.family(),
         characters=len(prompt),
@@ -88,9 +86,7 @@ def test_warm_count(
 
 
 @pytest.mark.benchmark(group="one new turn on a cached prompt")
-def test_raw_new_turn(
-    benchmark: BenchmarkFixture, raw: Tokenizer, prompt: str
-) -> None:
+def test_raw_new_turn(benchmark: BenchmarkFixture, raw: Tokenizer, prompt: str) -> None:
     turns = iter(range(10**9))
     benchmark(lambda: raw.encode(f"{prompt}What about {next(turns)}?"))
 
@@ -115,7 +111,7 @@ def test_cached_cold_miss(
     cached = CachedTokenizer(raw)
     cached.encode(prompt)  # every boundary token has had its first trial
 
-    benchmark.pedantic(
+    benchmark.pedantic(  # type: ignore[no-untyped-call]
         cached.encode, args=(prompt,), setup=cached.clear_cache, rounds=30
     )
 

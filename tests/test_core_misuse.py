@@ -117,7 +117,8 @@ def test_affixes_that_are_not_known_are_not_used() -> None:
 
 
 @pytest.mark.parametrize(
-    "token", [("", 1, 1, True), ("a", -1, 1, True), ("a", 2**32, 1, True), ("a", 1, 3, True)]
+    "token",
+    [("", 1, 1, True), ("a", -1, 1, True), ("a", 2**32, 1, True), ("a", 1, 3, True)],
 )
 def test_a_scanner_checks_its_tokens(token: tuple[str, int, int, bool]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - four messages

@@ -3,7 +3,7 @@
 >>> from tokenizers import Tokenizer
 >>> from tokcache import CachedTokenizer
 >>> cached = CachedTokenizer(Tokenizer.from_file("tokenizer.json"))  # doctest: +SKIP
->>> ids = cached.encode("<|im_start|>user\\nhello<|im_end|>")  # doctest: +SKIP
+>>> ids = cached.encode("<|im_start|>userhello<|im_end|>")  # doctest: +SKIP
 """
 
 from tokcache._ids import TokenIds

@@ -1,4 +1,4 @@
-# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True, auto_pickle=False, autotestdict=False
 """The result of an encode: token ids as an immutable buffer of ``uint32``."""
 
 cimport cython
@@ -223,7 +223,6 @@ cdef int _fill_from_items(TokenIds ids, items) except -1:
     cdef Py_ssize_t length = len(values)
     cdef Py_ssize_t i
     cdef object number
-    cdef uint32_t* data
     _allocate(ids, length)
     for i in range(length):
         number = operator.index(values[i])

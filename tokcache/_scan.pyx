@@ -1,4 +1,4 @@
-# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True, auto_pickle=False, autotestdict=False
 """Find added tokens the way a tokenizer does: leftmost, longest, in two phases.
 
 Phase 1 takes the tokens that are looked for in the raw text, phase 2 those that are

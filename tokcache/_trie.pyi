@@ -7,14 +7,14 @@ LONGEST_SHORT_TAIL: Final[int]
 
 @final
 class Trie:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         max_memory_bytes: int,
         max_resident_bytes: int,
         *,
         hash_seed: int | None = None,
         hash_bits: int = 64,
-    ) -> None: ...
+    ) -> Trie: ...
     def open_root(self) -> int: ...
     def clear(self, root: int | None = None) -> None: ...
     def usage(

@@ -1,4 +1,4 @@
-# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True, auto_pickle=False, autotestdict=False
 """The trie of cached prefixes: roots, walk, link, eviction; the class that owns the memory.
 
 A walk compares the text with the child used last and goes on; only where that fails and
@@ -15,7 +15,7 @@ from tokcache._check cimport check_invariants, stored_text
 from tokcache._link cimport (
     SIGHTING_TABLE_BYTES,
     clear_all,
-    clear_root,
+    clear_root as clear_one_root,
     link_pinned,
     make_room,
     pin,
@@ -147,11 +147,11 @@ cdef class Trie:
                 clear_all(&self.t)
             else:
                 number = _checked_root(&self.t, root)
-                clear_root(&self.t, number)
+                clear_one_root(&self.t, number)
 
     cdef void clear_root(self, uint32_t root, bint close) noexcept:
         """Drop what a root holds; a closed one may be given out again. The lock is held."""
-        clear_root(&self.t, root)
+        clear_one_root(&self.t, root)
         self.t.roots[root].is_closed = close
 
     def usage(self, root=None):

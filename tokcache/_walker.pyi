@@ -12,8 +12,8 @@ class Walker:
     trie: Trie
     scanner: Scanner
     has_affixes: bool
-    def __init__(
-        self,
+    def __new__(
+        cls,
         trie: Trie,
         root: int | None,
         scanner: Scanner,
@@ -22,7 +22,7 @@ class Walker:
         *,
         extend_on_hit: bool = True,
         cache_tails: bool = True,
-    ) -> None: ...
+    ) -> Walker: ...
     def lookup(self, text: str, special: bool, /) -> TokenIds | Plan: ...
     def count(self, text: str, special: bool, /) -> int | Plan: ...
     def count_pass_through(self) -> None: ...

@@ -1,4 +1,4 @@
-# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True
+# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False, cdivision=True, embedsignature=True, auto_pickle=False, autotestdict=False
 """A wrapper's way through the trie: full hits at once, everything else as a Plan.
 
 A Plan is what stands between a walk and its link while the inner tokenizer works,
@@ -23,7 +23,6 @@ from tokcache._trie cimport (
     NO_TOKEN,
     Trie,
     copy_path,
-    link_status,
     piece,
     touch,
     walk,

@@ -48,22 +48,24 @@ class CachedTokenizer:
     says why. Every attribute that is not the cache's own is the inner tokenizer's.
 
     ``special_tokens`` restricts where prompts are cut to these added tokens; an empty
-    list disables the cache. ``max_memory_bytes`` bounds the cached ids (four bytes each)
-    and ``max_resident_bytes`` everything the cache holds, by default four times that and
-    1 MiB; both hold whenever a call returns. With ``extend_on_hit=False`` only prompts
-    that match nothing are stored; with ``cache_tails=False`` never what follows the last
-    boundary. ``trust_custom`` vouches that parts of the tokenizer that are written in
-    Python treat each piece of text by itself. ``on_hit``, ``on_miss`` and ``on_tokens``
-    are observers; one that raises is reported once through ``logging`` and counted.
+    list disables the cache. ``max_memory_bytes`` bounds the cached ids (four bytes
+    each) and ``max_resident_bytes`` everything the cache holds, by default four times
+    that and 1 MiB; both hold whenever a call returns. With ``extend_on_hit=False`` only
+    prompts that match nothing are stored; with ``cache_tails=False`` never what follows
+    the last boundary. ``trust_custom`` vouches that parts of the tokenizer that are
+    written in Python treat each piece of text by itself. ``on_hit``, ``on_miss`` and
+    ``on_tokens`` are observers; one that raises is reported once through ``logging``
+    and counted.
 
     Raises ``TypeError`` for a tokenizer of a library that is not known, ``ValueError``
     for a negative budget or a special token that the tokenizer does not have.
 
     Thread safety: any number of threads may share one object. Lookups hold a lock only
-    while they run in compiled code; the inner tokenizer and the observers run outside it.
+    while they run in compiled code; the inner tokenizer and the observers run outside
+    it. Setting a public attribute sets the inner tokenizer's, and reads it again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two by name
         self,
         inner: Any,
         special_tokens: Sequence[str] | None = None,
@@ -160,7 +162,7 @@ class CachedTokenizer:
         sequence: str,
         add_special_tokens: bool = True,  # noqa: FBT001, FBT002 - as in encode
     ) -> int:
-        """Return how many ids ``encode`` would return, without building them if cached."""
+        """Return how many ids ``encode`` would return; cached ones are not built."""
         text = _exact_str(sequence, "sequence")
         walker = self._walker
         if self._passes_through(walker, add_special_tokens):
@@ -201,7 +203,12 @@ class CachedTokenizer:
             or (special and not walker.has_affixes)
         )
 
-    def _pass_through(self, walker: Walker, text: str, special: bool) -> TokenIds:  # noqa: FBT001
+    def _pass_through(
+        self,
+        walker: Walker,
+        text: str,
+        special: bool,  # noqa: FBT001 - as in _encode
+    ) -> TokenIds:
         ids = TokenIds(self._backend.encode_whole(text, special))
         if not self._disabled:
             walker.count_pass_through()
@@ -225,8 +232,8 @@ class CachedTokenizer:
             self._note_failure(plan)
             ids = plan.finish_whole(whole)
         elif self._backend.bypass_reason() is not None:
-            # Truncation, padding or another mode was switched on meanwhile, and may have
-            # been on for a part of the ids: they are not to be trusted.
+            # Truncation, padding or another mode was switched on meanwhile, and may
+            # have been on for a part of the ids: they are not to be trusted.
             return self._pass_through(walker, text, special)
         else:
             ids = plan.finish()
@@ -252,7 +259,7 @@ class CachedTokenizer:
         return True
 
     def _try_tokens(self, walker: Walker, tokens: Sequence[int]) -> bool:
-        """Try tokens that are boundaries for the first time; false if one was refused."""
+        """Try tokens at their first sight as boundaries; false if one was refused."""
         scanner = walker.scanner
         verdicts = self._eligibility.tokens
         trusted = True
@@ -278,8 +285,8 @@ class CachedTokenizer:
         self._notes.append(f"self-check failed near {tokens}: not cached")
         if len(self._notes) >= MAX_SELF_CHECK_FAILURES and self._off is None:
             self._off = (
-                f"{MAX_SELF_CHECK_FAILURES} prompts failed the self-check: the ids of a "
-                "prompt are not those of its segments"
+                f"{MAX_SELF_CHECK_FAILURES} prompts failed the self-check: "
+                "the ids of a prompt are not those of its segments"
             )
             plan.walker.clear()
             logger.warning("tokcache is off: %s", self._off)
@@ -295,7 +302,9 @@ class CachedTokenizer:
         self._notice_observers()
         return self
 
-    def with_token_observer(self, on_tokens: CacheTokenUsageFn | None) -> CachedTokenizer:
+    def with_token_observer(
+        self, on_tokens: CacheTokenUsageFn | None
+    ) -> CachedTokenizer:
         """Set the callback for token usage, and return the object itself."""
         self._on_tokens = on_tokens
         self._notice_observers()
@@ -329,7 +338,7 @@ class CachedTokenizer:
         return self._inner
 
     def cache_stats(self) -> L1CacheStats:
-        """Return the counters as they are now; all zero if the cache is disabled. O(1)."""
+        """Return the counters as they are now; all zero if disabled. O(1)."""
         if self._disabled:
             return L1CacheStats()
         hits, misses, cached, uncached, passed, failures = self._walker.counters()
@@ -366,8 +375,8 @@ class CachedTokenizer:
         """Read the inner tokenizer again and drop all that is cached.
 
         Needed after the inner tokenizer was changed behind the wrapper's back: added
-        tokens or another normalizer, model or processor. Changes made through the wrapper
-        do this by themselves.
+        tokens or another normalizer, model or processor. Changes made through the
+        wrapper do this by themselves.
         """
         eligibility = self._backend.inspect(
             self._special_tokens, trust_custom=self._trust_custom
