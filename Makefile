@@ -12,7 +12,7 @@ CHECKED := tokcache tests benchmarks setup.py
 .PHONY: demo test test-all check format bench fuzz build clean
 
 demo: build
-	bash examples/demo.sh $(PY)
+	PYTHON=$(PY) sh examples/demo.sh
 
 test: build
 	$(PY) -m pytest -n auto
