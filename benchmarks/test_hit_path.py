@@ -32,7 +32,7 @@ def cached(raw: Tokenizer) -> CachedTokenizer:
 def trimmed(cached: CachedTokenizer, segments: int) -> str:
     """Cut the chat prompt behind its last boundary, so that it has no tail."""
     text = prompts.chat(segments)
-    boundaries = cached._walker.scanner.boundaries(text)
+    boundaries = cached._state.walker.scanner.boundaries(text)
     return text[: boundaries[min(segments, len(boundaries)) - 1][0]]
 
 
@@ -50,7 +50,7 @@ def describe(benchmark: BenchmarkFixture, prompt: str, cached: CachedTokenizer) 
         family=prompts.family(),
         characters=len(prompt),
         bytes=len(prompt.encode()),
-        segments=len(cached._walker.scanner.boundaries(prompt)),
+        segments=len(cached._state.walker.scanner.boundaries(prompt)),
         tokens=cached.count(prompt),
     )
 

@@ -323,6 +323,9 @@ BAD_LINES = {
     '{"tools": []}': ':1: no "messages" (a list) and no "text" (a string)',
     '{"text": 3}': ':1: no "messages" (a list) and no "text" (a string)',
     '{"messages": "hi"}': ':1: "messages" is not a list',
+    '{"messages": [{"role": "user", "tool_calls": 7}]}': (
+        ':1: "tool_calls" of message 1 is not a list of objects'
+    ),
     '{"messages": ["hi"]}': ':1: message 1 is not an object with a "role"',
     '{"messages": [{"role": "user"}], "tools": {}}': ':1: "tools" is not a list',
     '{"messages": [{"role": "robot"}]}': ":1: turn 1: no role 'robot' in the chat",

@@ -128,3 +128,17 @@ def test_a_scanner_checks_its_tokens(token: tuple[str, int, int, bool]) -> None:
 def test_a_scanner_takes_no_content_twice() -> None:
     with pytest.raises(ValueError, match="twice"):
         Scanner([("a", 1, 1, True), ("a", 2, 2, True)])
+
+
+def test_token_ids_cannot_be_filled_again() -> None:
+    for ids in (TokenIds(), TokenIds([1])):
+        with pytest.raises(TypeError, match="immutable"):
+            ids.__init__([2, 3])
+        assert len(ids) <= 1
+
+
+def test_token_ids_that_cannot_be_made_hold_nothing() -> None:
+    ids = TokenIds.__new__(TokenIds)
+    with pytest.raises(ValueError, match="2\\*\\*32"):
+        ids.__init__([7] * 50 + [-1])
+    assert len(ids) == 0

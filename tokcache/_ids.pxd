@@ -7,6 +7,7 @@ from libc.stdint cimport uint32_t
 cdef class TokenIds:
     cdef uint32_t* data
     cdef Py_ssize_t length
+    cdef bint is_filled
 
 
 cdef TokenIds token_ids_uninitialised(Py_ssize_t length)

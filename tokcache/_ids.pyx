@@ -54,9 +54,10 @@ cdef class TokenIds:
     def __cinit__(self):
         self.data = NULL
         self.length = 0
+        self.is_filled = False
 
     def __init__(self, ids=(), /):
-        if self.data != NULL or self.length:
+        if self.is_filled:
             raise TypeError("TokenIds is immutable")
         if isinstance(ids, TokenIds):
             _fill_from_bytes(self, (<TokenIds> ids).data, (<TokenIds> ids).length)
@@ -208,6 +209,7 @@ cdef int _allocate(TokenIds ids, Py_ssize_t length) except -1:
         if ids.data == NULL:
             raise MemoryError
     ids.length = length
+    ids.is_filled = True
     return 0
 
 
@@ -219,16 +221,17 @@ cdef int _fill_from_bytes(TokenIds ids, const void* data, Py_ssize_t length) exc
 
 
 cdef int _fill_from_items(TokenIds ids, items) except -1:
-    cdef list values = list(items)
-    cdef Py_ssize_t length = len(values)
+    # Checked first: what a foreign number runs must not see ids that are not there yet.
+    cdef list numbers = [operator.index(item) for item in items]
     cdef Py_ssize_t i
-    cdef object number
-    _allocate(ids, length)
-    for i in range(length):
-        number = operator.index(values[i])
+    for number in numbers:
         if not 0 <= number <= 0xFFFFFFFF:
             raise ValueError(f"token ids must be from 0 to 2**32 - 1, got {number}")
-        ids.data[i] = number
+    if ids.is_filled:
+        raise TypeError("TokenIds is immutable")
+    _allocate(ids, len(numbers))
+    for i in range(ids.length):
+        ids.data[i] = numbers[i]
     return 0
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tokcache._ids import TokenIds
@@ -12,7 +14,7 @@ from tokcache._trie import Trie
 from tokcache._walker import Plan, Walker
 from tokcache.backends import backend_for
 from tokcache.budgets import check_budgets
-from tokcache.eligibility import Explanation, probe_token
+from tokcache.eligibility import Eligibility, Explanation, probe_token
 from tokcache.stats import (
     CacheEventFn,
     CacheTokenUsage,
@@ -34,9 +36,28 @@ MAX_SELF_CHECK_FAILURES = 8
 _MUTATORS = frozenset(
     {"add_special_tokens", "add_tokens", "train", "train_from_iterator"}
 )
+# Methods that switch a state which is looked at in every call.
+_SWITCHES = frozenset(
+    {"enable_padding", "enable_truncation", "no_padding", "no_truncation"}
+)
 # Attributes whose value is looked at in every call, so that setting one changes nothing
 # that is cached.
 _LIVE_STATE = frozenset({"encode_special_tokens"})
+
+
+@dataclass(slots=True, eq=False)
+class _State:
+    """What was read from the inner tokenizer at one moment; replaced as a whole.
+
+    An encode keeps the state that it began with: its walker's token indices are those
+    of its eligibility.
+    """
+
+    eligibility: Eligibility
+    walker: Walker
+    off: str | None
+    refused: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 class CachedTokenizer:
@@ -81,7 +102,11 @@ class CachedTokenizer:
     ) -> None:
         self._budgets = check_budgets(max_memory_bytes, max_resident_bytes)
         self._inner = inner
-        self._special_tokens = special_tokens
+        self._special_tokens = (
+            list(special_tokens)
+            if isinstance(special_tokens, (list, tuple))
+            else special_tokens
+        )
         self._extend_on_hit = extend_on_hit
         self._cache_tails = cache_tails
         self._trust_custom = trust_custom
@@ -93,7 +118,8 @@ class CachedTokenizer:
         self._notice_observers()
         self._backend = backend_for(inner)
         self._trie = Trie(*self._budgets)
-        self._off: str | None = None
+        self._change = object()
+        self._install = threading.Lock()
         self.invalidate()
 
     # -- encoding ---------------------------------------------------------------------
@@ -164,15 +190,15 @@ class CachedTokenizer:
     ) -> int:
         """Return how many ids ``encode`` would return; cached ones are not built."""
         text = _exact_str(sequence, "sequence")
-        walker = self._walker
-        if self._passes_through(walker, add_special_tokens):
-            return len(self._pass_through(walker, text, add_special_tokens))
-        found = walker.count(text, add_special_tokens)
+        state = self._state
+        if self._passes_through(state, add_special_tokens):
+            return len(self._pass_through(state, text, add_special_tokens))
+        found = state.walker.count(text, add_special_tokens)
         if not isinstance(found, Plan):
             if self._is_observed:
                 self._report(hit=True, cached=found, uncached=0)
             return found
-        return len(self._complete(found, text, add_special_tokens))
+        return len(self._complete(state, found, text, add_special_tokens))
 
     def decode(self, ids: Iterable[int], *args: Any, **options: Any) -> str:
         """Return the inner tokenizer's text for ``ids``."""
@@ -186,40 +212,46 @@ class CachedTokenizer:
         return self._inner.decode_batch(plain, *args, **options)  # type: ignore[no-any-return]
 
     def _encode(self, text: str, special: bool) -> TokenIds:  # noqa: FBT001 - hot path
-        walker = self._walker
-        if self._passes_through(walker, special):
-            return self._pass_through(walker, text, special)
-        found = walker.lookup(text, special)
+        state = self._state
+        if self._passes_through(state, special):
+            return self._pass_through(state, text, special)
+        found = state.walker.lookup(text, special)
         if isinstance(found, TokenIds):
             if self._is_observed:
                 self._report(hit=True, cached=len(found), uncached=0)
             return found
-        return self._complete(found, text, special)
+        return self._complete(state, found, text, special)
 
-    def _passes_through(self, walker: Walker, special: bool) -> bool:  # noqa: FBT001
+    def _passes_through(self, state: _State, special: bool) -> bool:  # noqa: FBT001
         return (
-            self._off is not None
+            state.off is not None
             or self._backend.bypass_reason() is not None
-            or (special and not walker.has_affixes)
+            or (special and not state.walker.has_affixes)
         )
 
     def _pass_through(
         self,
-        walker: Walker,
+        state: _State,
         text: str,
         special: bool,  # noqa: FBT001 - as in _encode
     ) -> TokenIds:
         ids = TokenIds(self._backend.encode_whole(text, special))
-        if not self._disabled:
-            walker.count_pass_through()
+        if state.eligibility.enabled:
+            state.walker.count_pass_through()
         return ids
 
-    def _complete(self, plan: Plan, text: str, special: bool) -> TokenIds:  # noqa: FBT001
+    def _complete(
+        self,
+        state: _State,
+        plan: Plan,
+        text: str,
+        special: bool,  # noqa: FBT001 - as in _encode
+    ) -> TokenIds:
         """Encode what a plan lacks, check it, and finish the plan."""
-        walker = plan.walker
-        while plan.untried and not self._try_tokens(walker, plan.untried):
+        change = self._change
+        while plan.untried and not self._try_tokens(state, plan.untried):
             # A token that fails its trial is no boundary: cut the text again.
-            again = walker.lookup(text, special)
+            again = state.walker.lookup(text, special)
             if isinstance(again, TokenIds):
                 if self._is_observed:
                     self._report(hit=True, cached=len(again), uncached=0)
@@ -229,12 +261,12 @@ class CachedTokenizer:
             ids = plan.finish_whole(self._backend.encode_whole(text, special))
         elif not self._feed(plan):
             whole = self._backend.encode_whole(text, special)
-            self._note_failure(plan)
+            self._note_failure(state, plan)
             ids = plan.finish_whole(whole)
-        elif self._backend.bypass_reason() is not None:
+        elif self._backend.bypass_reason() is not None or self._change is not change:
             # Truncation, padding or another mode was switched on meanwhile, and may
             # have been on for a part of the ids: they are not to be trusted.
-            return self._pass_through(walker, text, special)
+            return self._pass_through(state, text, special)
         else:
             ids = plan.finish()
         if self._is_observed:
@@ -258,10 +290,10 @@ class CachedTokenizer:
                 return False
         return True
 
-    def _try_tokens(self, walker: Walker, tokens: Sequence[int]) -> bool:
+    def _try_tokens(self, state: _State, tokens: Sequence[int]) -> bool:
         """Try tokens at their first sight as boundaries; false if one was refused."""
-        scanner = walker.scanner
-        verdicts = self._eligibility.tokens
+        scanner = state.walker.scanner
+        verdicts = state.eligibility.tokens
         trusted = True
         for index in tokens:
             token = verdicts[index]
@@ -275,21 +307,21 @@ class CachedTokenizer:
                 scanner.trust(index)
             else:
                 scanner.refuse(index)
-                walker.count_self_check_failure()
-                self._refused[token.content] = reason
+                state.walker.count_self_check_failure()
+                state.refused[token.content] = reason
                 trusted = False
         return trusted
 
-    def _note_failure(self, plan: Plan) -> None:
+    def _note_failure(self, state: _State, plan: Plan) -> None:
         tokens = ", ".join(repr(token) for token in plan.boundary_tokens())
-        self._notes.append(f"self-check failed near {tokens}: not cached")
-        if len(self._notes) >= MAX_SELF_CHECK_FAILURES and self._off is None:
-            self._off = (
+        state.notes.append(f"self-check failed near {tokens}: not cached")
+        if len(state.notes) >= MAX_SELF_CHECK_FAILURES and state.off is None:
+            state.off = (
                 f"{MAX_SELF_CHECK_FAILURES} prompts failed the self-check: "
                 "the ids of a prompt are not those of its segments"
             )
-            plan.walker.clear()
-            logger.warning("tokcache is off: %s", self._off)
+            state.walker.clear()
+            logger.warning("tokcache is off: %s", state.off)
 
     # -- observers --------------------------------------------------------------------
 
@@ -311,7 +343,10 @@ class CachedTokenizer:
         return self
 
     def _notice_observers(self) -> None:
-        self._is_observed = any((self._on_hit, self._on_miss, self._on_tokens))
+        self._is_observed = any(
+            observer is not None
+            for observer in (self._on_hit, self._on_miss, self._on_tokens)
+        )
 
     def _report(self, *, hit: bool, cached: int, uncached: int) -> None:
         event = self._on_hit if hit else self._on_miss
@@ -339,9 +374,10 @@ class CachedTokenizer:
 
     def cache_stats(self) -> L1CacheStats:
         """Return the counters as they are now; all zero if disabled. O(1)."""
-        if self._disabled:
+        state = self._state
+        if not state.eligibility.enabled:
             return L1CacheStats()
-        hits, misses, cached, uncached, passed, failures = self._walker.counters()
+        hits, misses, cached, uncached, passed, failures = state.walker.counters()
         entries, tails, memory, resident, insertions, evictions, oversized = (
             self._trie.usage()
         )
@@ -369,27 +405,35 @@ class CachedTokenizer:
 
         What an encode that runs meanwhile would have added is not added.
         """
-        self._walker.clear()
+        self._state.walker.clear()
 
     def invalidate(self) -> None:
         """Read the inner tokenizer again and drop all that is cached.
 
         Needed after the inner tokenizer was changed behind the wrapper's back: added
-        tokens or another normalizer, model or processor. Changes made through the
-        wrapper do this by themselves.
+        tokens or another normalizer, model or processor, or one of these parts
+        edited in place (``tokenizer.normalizer.prepend = ...``). Methods called and
+        attributes set on the wrapper do this by themselves.
         """
+        self._change = object()
+        while True:
+            change = self._change
+            state = self._read()
+            with self._install:
+                # What another thread changed while this one read is read again.
+                if self._change is change:
+                    # The old state, and its root, go with the last encode that uses it.
+                    self._state = state
+                    return
+
+    def _read(self) -> _State:
         eligibility = self._backend.inspect(
             self._special_tokens, trust_custom=self._trust_custom
         )
-        self._eligibility = eligibility
-        self._refused: dict[str, str] = {}
-        self._notes: list[str] = []
-        self._disabled = not eligibility.enabled
         scanner = Scanner(
             [(t.content, t.id, t.phase, t.reason is None) for t in eligibility.tokens]
         )
-        # The old walker, and its root, go when the last encode that uses them ends.
-        self._walker = Walker(
+        walker = Walker(
             self._trie,
             None,
             scanner,
@@ -398,41 +442,46 @@ class CachedTokenizer:
             extend_on_hit=self._extend_on_hit,
             cache_tails=self._cache_tails,
         )
-        self._off = eligibility.reason
+        return _State(eligibility, walker, eligibility.reason)
 
     def explain(self) -> Explanation:
         """Say what is cached and what is not, and why; readable when printed."""
-        found = self._eligibility
+        state = self._state
+        found = state.eligibility
         refused: dict[str, str] = {
             token.content: token.reason
             for token in (*found.tokens, *found.unscanned)
             if token.reason is not None
         }
-        refused.update(self._refused)
+        refused.update(state.refused)
         return Explanation(
-            enabled=self._off is None,
-            reason=self._off,
+            enabled=state.off is None,
+            reason=state.off,
             boundary_tokens=tuple(
                 token.content for token in found.tokens if token.content not in refused
             ),
             refused_tokens=refused,
             add_special_tokens=found.affix_reason,
             bypass=self._backend.bypass_reason(),
-            notes=tuple(self._notes),
+            notes=tuple(state.notes),
         )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_inner" not in self.__dict__:
             raise AttributeError(name)
         value = getattr(self._inner, name)
-        if name not in _MUTATORS:
+        if name not in _MUTATORS and name not in _SWITCHES:
             return value
 
         def change(*args: Any, **options: Any) -> Any:
             try:
                 return value(*args, **options)
             finally:
-                self.invalidate()
+                if name in _MUTATORS:
+                    self.invalidate()
+                else:
+                    # An encode that is under way notices, even if it is switched back.
+                    self._change = object()
 
         return change
 
@@ -445,12 +494,14 @@ class CachedTokenizer:
             object.__setattr__(self, name, value)
             return
         setattr(self._inner, name, value)
-        if name not in _LIVE_STATE:
+        if name in _LIVE_STATE:
+            self._change = object()
+        else:
             self.invalidate()
 
     def __repr__(self) -> str:
-        state = "off" if self._off is not None else "on"
-        return f"CachedTokenizer({type(self._inner).__name__}, cache {state})"
+        switch = "off" if self._state.off is not None else "on"
+        return f"CachedTokenizer({type(self._inner).__name__}, cache {switch})"
 
 
 def _exact_str(value: object, name: str) -> str:

@@ -87,7 +87,7 @@ def _encode_without_anchor(self: Any, text: str) -> list[int]:
 
 def _feed_unchecked(self: Any, plan: Any) -> bool:
     """Feed each segment with its ends made what the self-check wants to see."""
-    tokens = self._eligibility.tokens
+    tokens = self._state.eligibility.tokens
     for run in range(plan.n_runs):
         fed = []
         for number, text in enumerate(plan.segment_texts(run)):

@@ -145,4 +145,10 @@ def _messages(messages: object, where: str) -> Sequence[Message]:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             error = f'{where}: message {index + 1} is not an object with a "role"'
             raise UserError(error)
+        calls = message.get("tool_calls") or []
+        if not isinstance(calls, list) or not all(isinstance(c, dict) for c in calls):
+            error = (
+                f'{where}: "tool_calls" of message {index + 1} is not a list of objects'
+            )
+            raise UserError(error)
     return messages
