@@ -1,0 +1,494 @@
+# ruff: noqa: RUF001 - real tokens have characters that look alike
+"""Check what is read and measured of a ``tokenizers.Tokenizer``.
+
+The rules themselves are tested elsewhere; here each fact that they need must be found
+on the live object, whatever way it is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+
+from tokcache.backends import backend_for
+from tokcache.backends.tokenizers import (
+    LARGE,
+    UNLIKELY,
+    TokenizersBackend,
+    _lists_are_true,
+    _try_alone,
+)
+from tokcache.eligibility import TokenVerdict
+
+from . import data
+from .checks import raw_ids
+from .toys import plain, special, token_id, toy
+
+if TYPE_CHECKING:
+    from tokenizers.models import Model
+    from tokenizers.normalizers import Normalizer
+    from tokenizers.processors import PostProcessor
+
+    from tokcache.eligibility import Eligibility
+
+IS_UNKNOWN = "it is the model's unknown token, whose id stands for any text"
+NONE_LEFT = "none of the added tokens can be a boundary"
+
+HAS_ALPHA = hasattr(models.Unigram(), "alpha")
+
+
+def inspected(tokenizer: Tokenizer, **options: Any) -> Eligibility:
+    """Inspect a tokenizer with no list, unless one is given."""
+    options = {"special_tokens": None, **options}
+    return TokenizersBackend(tokenizer).inspect(**options)
+
+
+def reasons(found: Eligibility) -> dict[str, str | None]:
+    """Return the reasons by content."""
+    return {each.content: each.reason for each in (*found.tokens, *found.unscanned)}
+
+
+def eligible(found: Eligibility) -> list[str]:
+    """Return the boundary tokens."""
+    return [each.content for each in found.tokens if each.is_eligible]
+
+
+def unigram(**options: Any) -> Tokenizer:
+    """Make a Unigram tokenizer with one boundary token."""
+    model = models.Unigram([("<unk>", 0.0), ("a", -1.0)], unk_id=0, **options)
+    tokenizer = Tokenizer(model)
+    tokenizer.add_tokens([special("<s>")])
+    return tokenizer
+
+
+class PythonPart:
+    """Do nothing, in any place."""
+
+    def pre_tokenize(self, _: object) -> None:
+        """Leave the text as it is."""
+
+    normalize = pre_tokenize
+
+
+def with_python_part(place: str, *, nested: bool) -> Tokenizer:
+    """Make a tokenizer with a part made in Python, within a sequence if nested."""
+    tokenizer = toy(special("<s>"), plain("<n>", normalized=True))
+    part: Any
+    nest: Any
+    if place == "normalizer":
+        part = normalizers.Normalizer.custom(PythonPart())
+        nest = normalizers.Sequence([normalizers.Sequence([]), part])
+    else:
+        part = pre_tokenizers.PreTokenizer.custom(PythonPart())
+        nest = pre_tokenizers.Sequence([pre_tokenizers.Digits(), part])
+    setattr(tokenizer, place, nest if nested else part)
+    return tokenizer
+
+
+def test_a_tokenizer_of_another_kind_is_a_type_error() -> None:
+    assert backend_for(toy()).name == "tokenizers"
+    with pytest.raises(TypeError, match=r"a tokenizers\.Tokenizer, got builtins\.str$"):
+        backend_for("a name")
+
+
+# -- the whole cache is off
+
+OFF: dict[str, Callable[[], Tokenizer]] = {
+    "the model's dropout is on: one text can get different ids": lambda: toy(
+        special("<s>"), dropout=0.1
+    ),
+    "the tokenizer has no added tokens": toy,
+    NONE_LEFT: lambda: toy(
+        special("<s>", single_word=True),
+        plain("<n>", normalized=True),
+        normalizer=normalizers.Lowercase(),
+    ),
+}
+if HAS_ALPHA:
+    OFF["the model's alpha is on: one text can get different ids"] = lambda: unigram(
+        alpha=0.3, nbest_size=4
+    )
+
+
+@pytest.mark.parametrize("reason", OFF)
+@pytest.mark.parametrize("trust_custom", [False, True])
+def test_what_turns_the_whole_cache_off(reason: str, trust_custom: bool) -> None:
+    found = inspected(OFF[reason](), trust_custom=trust_custom)
+    assert (found.enabled, found.reason) == (False, reason)
+
+
+@pytest.mark.parametrize("dropout", [0.0, None])
+def test_lots_that_are_never_drawn_turn_nothing_off(dropout: float | None) -> None:
+    options = {"alpha": dropout} if HAS_ALPHA else {}
+    for tokenizer in (toy(special("<s>"), dropout=dropout), unigram(**options)):
+        backend = TokenizersBackend(tokenizer)
+        assert backend.inspect(None).enabled
+        assert backend.bypass_reason() is None
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["alone", "in a sequence"])
+@pytest.mark.parametrize("place", ["normalizer", "pre_tokenizer"])
+def test_a_part_made_in_python_needs_the_callers_word(place: str, nested: bool) -> None:
+    tokenizer = with_python_part(place, nested=nested)
+    found = inspected(tokenizer)
+    assert not found.enabled
+    assert found.reason == f"the {place} is made in Python (see trust_custom)"
+    trusted = inspected(tokenizer, trust_custom=True)
+    assert (trusted.enabled, trusted.reason) == (True, None)
+    assert (trusted.before, trusted.after) == ((), ())
+    # Nobody knows what it does, so it is taken to do something.
+    assert eligible(trusted) == ["<s>", "<n>"][: 1 if place == "normalizer" else 2]
+
+
+def test_a_decoder_made_in_python_does_not_matter() -> None:
+    tokenizer = toy(special("<s>"))
+    tokenizer.decoder = decoders.Decoder.custom(PythonPart())
+    assert inspected(tokenizer).enabled
+
+
+@pytest.mark.parametrize("empty", [[], ()])
+def test_a_list_may_leave_no_boundary(empty: list[str]) -> None:
+    tokenizer = toy(special("<s>"), special("</s>", single_word=True))
+    found = inspected(tokenizer, special_tokens=empty)
+    assert (found.enabled, found.reason) == (False, "special_tokens is empty")
+    found = inspected(tokenizer, special_tokens=["</s>"])
+    assert (found.enabled, found.reason) == (False, NONE_LEFT)
+    assert reasons(found)["<s>"] == "it is not in special_tokens"
+
+
+def test_a_list_is_checked_even_if_all_is_off() -> None:
+    with pytest.raises(ValueError, match="no added token of the tokenizer: 'hello'"):
+        inspected(toy(special("<s>"), dropout=0.1), special_tokens=["<s>", "hello"])
+
+
+EMPTY = normalizers.Sequence([])
+STRIP = normalizers.Strip()
+NORMALIZERS: dict[str, tuple[Normalizer | None, bool]] = {
+    "none": (None, False),
+    "empty": (EMPTY, False),
+    "empty in empty": (normalizers.Sequence([EMPTY]), False),
+    "one": (STRIP, True),
+    "in a sequence": (normalizers.Sequence([EMPTY, STRIP]), True),
+    "deep inside": (normalizers.Sequence([normalizers.Sequence([STRIP])]), True),
+}
+
+
+@pytest.mark.parametrize("name", NORMALIZERS)
+def test_only_a_normalizer_that_does_something_counts(name: str) -> None:
+    normalizer, does_something = NORMALIZERS[name]
+    added = (special("<s>"), plain("<n>", normalized=True))
+    found = inspected(toy(*added, normalizer=normalizer))
+    assert eligible(found) == ["<s>", "<n>"][: 1 if does_something else 2]
+    assert [each.content for each in found.unscanned] == ["<n>"] * does_something
+
+
+# -- what is on at the moment of a call
+
+Switch = Callable[[Tokenizer], object]
+
+
+def set_model(name: str, value: float | None) -> Switch:
+    return lambda tokenizer: setattr(tokenizer.model, name, value)
+
+
+LIVE: dict[str, tuple[Switch, Switch]] = {
+    "truncation is on": (lambda t: t.enable_truncation(2), Tokenizer.no_truncation),
+    "padding is on": (lambda t: t.enable_padding(length=8), Tokenizer.no_padding),
+    "encode_special_tokens is on": (
+        lambda t: setattr(t, "encode_special_tokens", True),
+        lambda t: setattr(t, "encode_special_tokens", False),
+    ),
+}
+DRAWN = {
+    f"the model's {name} is on": (set_model(name, 0.5), set_model(name, None))
+    for name in ("dropout", "alpha")
+    if name == "dropout" or HAS_ALPHA
+}
+
+
+@pytest.mark.parametrize("reason", [*LIVE, *DRAWN])
+def test_a_live_setting_counts_for_as_long_as_it_is_on(reason: str) -> None:
+    on, off = {**LIVE, **DRAWN}[reason]
+    backend = TokenizersBackend(unigram() if "alpha" in reason else toy())
+    assert backend.bypass_reason() is None
+    for _ in range(2):
+        on(backend.inner)
+        assert backend.bypass_reason() == reason
+        off(backend.inner)
+        assert backend.bypass_reason() is None
+
+
+@pytest.mark.skipif(not _lists_are_true(), reason="it is off before 0.23")
+@pytest.mark.parametrize("setting", LIVE)
+def test_a_setting_that_is_on_at_first_is_measured_around(setting: str) -> None:
+    tokenizer = toy(special("<s>"), special("</s>"), template="<s> $A </s>")
+    expected = inspected(tokenizer)
+    assert expected.before
+    LIVE[setting][0](tokenizer)
+    state = tokenizer.to_str()
+    assert inspected(tokenizer) == expected
+    assert tokenizer.to_str() == state
+    assert TokenizersBackend(tokenizer).bypass_reason() == setting
+
+
+@pytest.mark.skipif(not _lists_are_true(), reason="it is off before 0.23")
+def test_a_setting_that_cannot_be_measured_around() -> None:
+    tokenizer = toy(special("<s>"), template="<s> $A")
+    tokenizer.model = models.BPE({"a": 0, "b": 1}, [])  # its id is far off now
+    assert inspected(tokenizer).affix_reason is None
+    tokenizer.enable_truncation(2)
+    found = inspected(tokenizer)
+    assert (found.enabled, found.before, found.after) == (True, None, None)
+    assert found.affix_reason == (
+        "truncation or padding was on when it was to be measured"
+    )
+
+
+# -- the unknown token
+
+UNKNOWN_NAME: Any = {"unk_token": "<odd>"}
+WORDS = {"<odd>": 0, "a": 1, "hello": 2}
+PIECES = [("a", -1.0), ("<odd>", -2.0), ("hello", -3.0)]
+BYTES = [(f"<0x{i:02X}>", -9.0) for i in range(256)]
+UNLIKELY_PIECES = [(char, -9.0) for char in UNLIKELY]
+# a model, and whether "<odd>" is its unknown token
+MODELS: dict[str, tuple[Model, bool]] = {
+    "BPE": (models.BPE(WORDS, [], **UNKNOWN_NAME), True),
+    "WordPiece": (models.WordPiece(WORDS, **UNKNOWN_NAME), True),
+    "WordLevel": (models.WordLevel(WORDS, **UNKNOWN_NAME), True),
+    "not in the vocabulary": (models.BPE({"a": 0}, [], **UNKNOWN_NAME), True),
+    "Unigram": (models.Unigram(PIECES, 1), True),
+    "byte fallback": (models.Unigram(PIECES + BYTES, 1, byte_fallback=True), True),
+    "unlikely pieces": (models.Unigram(PIECES + UNLIKELY_PIECES, 1), True),
+    "no unknown token": (models.BPE(WORDS, []), False),
+    "Unigram without": (models.Unigram(PIECES), False),
+    "Unigram, another": (models.Unigram(PIECES, 0), False),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_unknown_token_is_found_in_the_model(name: str) -> None:
+    """What a token is called does not tell: <unk> is a token like others here."""
+    model, is_unknown = MODELS[name]
+    tokenizer = Tokenizer(model)
+    tokenizer.add_tokens([special("<odd>"), special("<s>"), special("<unk>")])
+    found = inspected(tokenizer)
+    expected = IS_UNKNOWN if is_unknown else None
+    assert reasons(found) == {"<odd>": expected, "<s>": None, "<unk>": None}
+
+
+# -- what a token gives alone
+
+
+def template(single: str) -> PostProcessor:
+    used = [(f"<{i}>", i) for i in range(4) if f"<{i}>" in single.split()]
+    return processors.TemplateProcessing(single=single, special_tokens=used)
+
+
+def sequence(*singles: str) -> PostProcessor:
+    return processors.Sequence([processors.ByteLevel(), *map(template, singles)])
+
+
+# The library panics where a template of a sequence gets more than two pieces.
+ALONE: dict[str, PostProcessor] = {
+    "encoded alone it gives the ids [268, 268], not its own id 268": template("$A $A"),
+    "encoded alone it gives the ids [], not its own id 268": template("<1> <2>"),
+    "it cannot be encoded alone: not yet implemented": sequence("$A $A $A", "$A"),
+}
+
+
+@pytest.mark.parametrize("reason", ALONE)
+def test_a_post_processor_that_changes_texts_leaves_no_boundary(reason: str) -> None:
+    tokenizer = toy(special("<s>"))
+    tokenizer.post_processor = ALONE[reason]
+    assert token_id(tokenizer, "<s>") == 268
+    found = inspected(tokenizer)
+    assert (found.enabled, found.reason) == (False, NONE_LEFT)
+    assert reasons(found) == {"<s>": reason}
+
+
+def test_one_token_of_each_class_is_tried_and_the_next_after_a_failure() -> None:
+    tokenizer = toy(special("<s>"))
+    number = token_id(tokenizer, "<s>")
+    verdicts = (
+        TokenVerdict("hello", 5, 1, None, "special"),  # no added token: it fails
+        TokenVerdict("refused", 6, 1, "for a reason", "special"),
+        TokenVerdict("<s>", number, 1, None, "special"),
+        TokenVerdict("foo", 7, 1, None, "special"),  # its class has passed
+        TokenVerdict("foo foo", 8, 2, None, "special"),
+        TokenVerdict("x", 9, 1, None, "lstrip"),
+    )
+    tried = {each.content: each.reason for each in _try_alone(tokenizer, verdicts)}
+    assert "not its own id 5" in str(tried["hello"])
+    assert tried["refused"] == "for a reason"
+    assert tried["<s>"] is tried["foo"] is None
+    assert "not its own id 8" in str(tried["foo foo"])
+    assert "not its own id 9" in str(tried["x"])
+
+
+# -- what is put around a text
+
+PAIR = (("<2>", 2), ("<1>", 1))  # what follows the text, what precedes it
+TWO_IDS: Any = {"id": "X", "ids": [3, 1], "tokens": ["<3>", "<1>"]}
+BERT, ROBERTA = processors.BertProcessing(*PAIR), processors.RobertaProcessing(*PAIR)
+TWICE = processors.TemplateProcessing(single="X $A", special_tokens=[TWO_IDS])
+Ids = tuple[int, ...]
+FRAMES: dict[str, tuple[PostProcessor, Ids, Ids]] = {
+    "the text alone": (template("$A"), (), ()),
+    "before": (template("<1> $A"), (1,), ()),
+    "after": (template("$A <2>"), (), (2,)),
+    "several": (template("<1> <1> $A <2> <3>"), (1, 1), (2, 3)),
+    "one with two ids": (TWICE, (3, 1), ()),
+    "Roberta": (ROBERTA, (1,), (2,)),
+    "Bert": (BERT, (1,), (2,)),
+    "an empty sequence": (processors.Sequence([]), (), ()),
+    "byte-level in one": (sequence(), (), ()),
+    "a template in one": (sequence("<1> $A <2>"), (1,), (2,)),
+    "Bert and another": (processors.Sequence([BERT, template("<3> $A")]), (3, 1), (2,)),
+    # The second one gets a pair, for which it has no ids.
+    "one ignored": (sequence("<1> $A", "$A <2>"), (1,), ()),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_what_a_post_processor_puts_around_is_measured(name: str) -> None:
+    tokenizer = toy(special("<s>"))
+    tokenizer.post_processor, before, after = FRAMES[name]
+    found = inspected(tokenizer)
+    assert found.enabled
+    assert found.affix_reason is None
+    assert (found.before, found.after) == (before, after)
+    for text in ("hello foo", "a<s> hello"):
+        bare = raw_ids(tokenizer, text)
+        assert raw_ids(tokenizer, text, special=True) == [*before, *bare, *after]
+
+
+NO_FRAMES: dict[str, PostProcessor] = {
+    "the post-processor does not put fixed ids around the text": template("$A <1> $A"),
+    "no text was found to measure the post-processor with": template("<1>"),
+    "encoding with it fails: not yet implemented": sequence("<1> $A <2>", "$A"),
+}
+
+
+@pytest.mark.parametrize("reason", NO_FRAMES)
+def test_a_post_processor_without_fixed_ids_is_not_cached(reason: str) -> None:
+    tokenizer = toy(special("<s>"))
+    for processor in (NO_FRAMES[reason], processors.Sequence([NO_FRAMES[reason]])):
+        tokenizer.post_processor = processor
+        found = inspected(tokenizer)
+        assert (found.before, found.after) == (None, None)
+        assert found.affix_reason == reason
+
+
+# -- encoding
+
+
+@pytest.mark.parametrize("size", [0, 1, LARGE - 1, LARGE, LARGE + 1, 3 * LARGE])
+@pytest.mark.parametrize("filler", ["hello foo<s> \n\n", "é中😀 <s>"])
+def test_short_and_long_texts_are_encoded_alike(filler: str, size: int) -> None:
+    tokenizer = toy(special("<s>", rstrip=True), template="<s> $A")
+    backend = TokenizersBackend(tokenizer)
+    text = (filler * size)[:size]
+    assert len(text) == size
+    assert backend.encode_run(text) == raw_ids(tokenizer, text)
+    for flag in (False, True):
+        assert backend.encode_whole(text, flag) == raw_ids(
+            tokenizer, text, special=flag
+        )
+
+
+@pytest.mark.parametrize("wrong", ["\ud800", b"a"], ids=["surrogate", "bytes"])
+@pytest.mark.parametrize("size", [1, LARGE])
+def test_what_is_no_text_fails_as_it_does_raw(wrong: Any, size: int) -> None:
+    tokenizer = toy(special("<s>"))
+    with pytest.raises((TypeError, UnicodeEncodeError)) as raw:
+        tokenizer.encode(wrong * size)
+    with pytest.raises(raw.type):
+        TokenizersBackend(tokenizer).encode_run(wrong * size)
+
+
+# -- many tokens
+
+
+def test_ten_thousand_added_tokens() -> None:
+    added = [special(f"<|reserved_{i}|>") for i in range(5_000)]
+    added += [plain(f"<extra_{i}>", normalized=True) for i in range(4_998)]
+    added += [special("<|reserved_49"), special("49|>")]
+    tokenizer = toy(*added)
+    found = inspected(tokenizer)
+    assert found.enabled
+    assert len(found.tokens) == 10_000
+    assert found.unscanned == ()
+    assert {name: why for name, why in reasons(found).items() if why} == {
+        "<|reserved_49": "the longer token '<|reserved_49|>' goes on after it"
+    }
+
+
+# -- real tokenizers
+
+IS_SHARED = "bert_uncased" in data.families()
+
+# family -> some boundary tokens, and behind a slash the unknown token
+BOUNDARIES = {
+    "bert_uncased": "[PAD] [CLS] [SEP] [MASK] / [UNK]",
+    "claude_legacy": "<EOT> <META>",
+    "deepseek_r1": "<｜User｜> <｜Assistant｜> <｜end▁of▁sentence｜>",
+    "deepseek_v4": "<｜User｜> <｜Assistant｜> <｜begin▁of▁sentence｜>",
+    "gpt_oss": "<|start|> <|message|> <|end|> <|channel|> <|return|>",
+    "glm_4_7_flash": "<|user|> <|assistant|> [gMASK] <sop>",
+    "minilm_trunc_pad": "[CLS] [SEP] / [UNK]",
+    "mistral_nemo": "<s> </s> [INST] [/INST]",
+    "mistral_v3_metaspace": "<s> </s> [INST] [/INST] / <unk>",
+    "mixtral_8x22b": "<s> </s> / <unk>",
+    "phi2": "<|endoftext|>",
+    "phi3_mini": "<s> <|user|> <|assistant|> <|end|> / <unk>",
+    "qwen3": "<|im_start|> <|im_end|> <tool_call> <think>",
+    "roberta_base": "<s> </s> <pad> <mask>",
+    "t5_small": "<pad> </s> <extra_id_0> <extra_id_99> / <unk>",
+}
+
+
+@pytest.mark.parametrize("family", data.families())
+def test_the_boundary_tokens_of_a_real_tokenizer(family: str) -> None:
+    found = inspected(data.load_family(family))
+    names = eligible(found)
+    if family == "clip":
+        assert (names, found.enabled, found.reason) == ([], False, NONE_LEFT)
+        assert reasons(found)["<|endoftext|>"] == IS_UNKNOWN
+        return
+    assert found.enabled
+    assert names
+    assert found.affix_reason is None
+    if IS_SHARED:
+        expected, _, unknown = BOUNDARIES.get(family, "").partition(" / ")
+        assert set(expected.split()) <= set(names)
+        refused = {name for name, why in reasons(found).items() if why == IS_UNKNOWN}
+        assert refused == set(unknown.split())
+
+
+@pytest.mark.skipif(not IS_SHARED, reason="needs the shared tokenizers")
+def test_what_is_special_about_some_real_tokenizers() -> None:
+    phi2 = inspected(data.load_family("phi2"))
+    refused = {each: why for each, why in reasons(phi2).items() if why}
+    assert len(refused) > 30
+    assert set(refused.values()) == {"it is white space alone"}
+    assert eligible(phi2) == ["<|endoftext|>"]
+    # Role markers need not be special, and may be of phase 2.
+    deepseek = inspected(data.load_family("deepseek_v4"))
+    [flags] = [each.flags for each in deepseek.tokens if each.content == "<｜User｜>"]
+    assert flags == "normalized"
+    # A token may strip the white space before it.
+    roberta = inspected(data.load_family("roberta_base"))
+    [mask] = [each for each in roberta.tokens if each.content == "<mask>"]
+    assert mask.is_eligible
+    assert "lstrip" in mask.flags
