@@ -25,7 +25,7 @@ test-all:
 check: build $(VENV)/.lint
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
-	$(BIN)/cython-lint tokcache
+	PATH="$(abspath $(BIN)):$$PATH" cython-lint tokcache
 	$(BIN)/codespell
 	$(BIN)/mypy
 	$(PY) -m mypy.stubtest --allowlist requirements/stubtest-allowlist.txt \
