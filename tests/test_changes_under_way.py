@@ -128,3 +128,16 @@ def test_a_field_of_a_subclass_empties_nothing() -> None:
     cached.encode("<a>b")
     cached.n_calls += 1
     assert cached.cache_stats().entries == 1
+
+
+def test_a_text_with_two_faults_raises_as_the_tokenizer_does() -> None:
+    tokenizer = Tokenizer(models.Unigram([("a", -1.0)], None, False))
+    tokenizer.add_special_tokens(["<s>"])
+    cached = CachedTokenizer(tokenizer)
+    cached.encode("<s>" * 12)
+    text = "b<s>" + "<s>" * 12 + "\ud800"
+    with pytest.raises(Exception) as raw:  # noqa: PT011 - whatever it is
+        tokenizer.encode(text)
+    with pytest.raises(type(raw.value)) as ours:
+        cached.encode(text)
+    assert type(ours.value) is type(raw.value)

@@ -259,7 +259,7 @@ class CachedTokenizer:
             plan = again
         if not plan.has_boundary:
             ids = plan.finish_whole(self._backend.encode_whole(text, special))
-        elif not self._feed(plan):
+        elif not self._feed_or_raise_as_whole(plan, text, special):
             whole = self._backend.encode_whole(text, special)
             self._note_failure(state, plan)
             ids = plan.finish_whole(whole)
@@ -274,6 +274,17 @@ class CachedTokenizer:
                 hit=plan.hit, cached=plan.cached_tokens, uncached=plan.uncached_tokens
             )
         return ids
+
+    def _feed_or_raise_as_whole(self, plan: Plan, text: str, special: bool) -> bool:  # noqa: FBT001
+        """Feed a plan; what fails, fails as the whole text does.
+
+        A run can fail before another one, for which the whole text is refused first.
+        """
+        try:
+            return self._feed(plan)
+        except Exception:
+            self._backend.encode_whole(text, special)
+            raise
 
     def _feed(self, plan: Plan) -> bool:
         """Encode the runs of a plan; false if their ids fail both self-checks."""
