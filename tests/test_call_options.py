@@ -102,7 +102,7 @@ def test_truncation_and_padding(
     switch: Callable[[Tokenizer], None],
     at_first: bool,
 ) -> None:
-    """Each segment by itself would be cut or padded; and nothing of it may be kept."""
+    """Each segment by itself would be cut or padded; what is kept is neither."""
     raw = toy(special("<s>"), special("</s>"))
     inner = toy(special("<s>"), special("</s>"))
     texts = ["<s>hello</s><s>hello", "<s>hello</s>", "hello", "<s>foo</s><s>hello"]
@@ -115,11 +115,9 @@ def test_truncation_and_padding(
             assert_same(cached, raw, text)
         switch(inner)
     switch(raw)
-    entries = cached.cache_stats().entries
     for text, flag in itertools.product(texts, (True, False)):
         assert_same(cached, raw, text, special=flag)
-    assert cached.cache_stats().entries == entries
-    assert cached.cache_stats().pass_throughs
+    assert cached.cache_stats().hits
     for tokenizer in (raw, inner):
         tokenizer.no_truncation()
         tokenizer.no_padding()

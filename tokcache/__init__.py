@@ -9,6 +9,7 @@
 from tokcache._ids import TokenIds
 from tokcache.cached import CachedTokenizer
 from tokcache.eligibility import Explanation
+from tokcache.segments import EncodeSegment
 from tokcache.stats import (
     CacheEventFn,
     CacheTokenUsage,
@@ -23,6 +24,7 @@ __all__ = [
     "CacheTokenUsage",
     "CacheTokenUsageFn",
     "CachedTokenizer",
+    "EncodeSegment",
     "Explanation",
     "L1CacheStats",
     "TokenIds",

@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from tokcache._counters cimport Counters
 from tokcache._ids cimport TokenIds
 from tokcache._pieces cimport piece_list, run, run_list
 from tokcache._scan cimport Scanner
@@ -21,12 +22,7 @@ cdef class Walker:
     cdef readonly bint has_affixes
     cdef bint extend_on_hit
     cdef bint cache_tails
-    cdef int64_t hits
-    cdef int64_t misses
-    cdef int64_t cached_tokens
-    cdef int64_t uncached_tokens
-    cdef int64_t pass_throughs
-    cdef int64_t self_check_failures
+    cdef Counters tally
 
     cdef object _lookup(self, str text, bint special, bint count_only)
     cdef TokenIds _result(self, int64_t n_ids, bint special)

@@ -8,15 +8,17 @@ node was freed in between.
 """
 
 cimport cython
+from cpython.buffer cimport PyObject_CheckBuffer
 from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
+from tokcache._counters cimport Counters
 from tokcache._ids cimport TokenIds, token_ids_uninitialised
 from tokcache._pieces cimport BRIDGE_CHARS_MAX, pieces_cut, run, runs_group
 from tokcache._scan cimport UNTRIED, Scanner
-from tokcache._store cimport segment, segment_ids
+from tokcache._store cimport node, segment, segment_ids
 from tokcache._text cimport text_narrowest, text_of, text_view
 from tokcache._trie cimport (
     NO_MEMORY,
@@ -47,12 +49,14 @@ cdef class Walker:
 
     Without a ``root`` it opens one of its own, and closes it when it goes. ``before`` and
     ``after`` are the ids that ``add_special_tokens=True`` puts around a prompt, or None
-    where they are not known; then the flag must not be used. Thread safety: as ``Trie``; counters change under the trie's lock.
+    where they are not known; then the flag must not be used. ``counters`` may be those of
+    other walkers of the trie. Thread safety: as ``Trie``; counters change under the
+    trie's lock.
     """
 
     def __cinit__(
         self, Trie trie not None, root, Scanner scanner not None, before=(), after=(), *,
-        bint extend_on_hit=True, bint cache_tails=True,
+        bint extend_on_hit=True, bint cache_tails=True, Counters counters=None,
     ):
         cdef list ids = [*(before or ()), *(after or ())]
         cdef Py_ssize_t i
@@ -65,6 +69,7 @@ cdef class Walker:
         self.n_after = len(after or ())
         self.has_affixes = before is not None and after is not None
         self.scanner = scanner
+        self.tally = Counters() if counters is None else counters
         self.extend_on_hit = extend_on_hit
         self.cache_tails = cache_tails
         if root is not None:
@@ -114,8 +119,8 @@ cdef class Walker:
                         w.reached, ids.data + (self.n_before if special else 0)
                     )
                 touch(&trie.t, w.reached)
-                self.hits += 1
-                self.cached_tokens += total
+                self.tally.hits += 1
+                self.tally.cached_tokens += total
                 return total if count_only else ids
             touch(&trie.t, w.reached)
             version = trie.t.store.version
@@ -145,6 +150,29 @@ cdef class Walker:
         plan._prepare()
         return plan
 
+    def longest_prefix(self, str text not None, /):
+        """Return the ids and the end of the longest cached prefix of whole segments.
+
+        It is shorter than the text, and not empty; None if there is none.
+        """
+        cdef Trie trie = self.trie
+        cdef text_view view = text_of(text)
+        cdef walk w
+        cdef node* at
+        cdef TokenIds ids
+        with cython.critical_section(trie):
+            trie.walk(self.root, self.scanner, &view, &w)
+            at = w.reached
+            while at.segment != NULL and w.position == view.length:
+                w.position -= at.segment.length
+                at = at.parent
+            if at.segment == NULL:
+                return None
+            ids = self._result(<int64_t> at.n_ids, False)
+            copy_path(at, ids.data)
+            touch(&trie.t, at)
+        return ids, w.position
+
     cdef int64_t _affix_length(self, bint special) noexcept nogil:
         return self.n_before + self.n_after if special else 0
 
@@ -166,33 +194,46 @@ cdef class Walker:
     def count_pass_through(self):
         """Count a call that went to the inner tokenizer without a lookup."""
         with cython.critical_section(self.trie):
-            self.pass_throughs += 1
+            self.tally.pass_throughs += 1
 
     def count_self_check_failure(self):
         """Count a failed self-check."""
         with cython.critical_section(self.trie):
-            self.self_check_failures += 1
+            self.tally.self_check_failures += 1
+
+    def drop(self):
+        """Drop what the root holds."""
+        cdef Trie trie = self.trie
+        with cython.critical_section(trie):
+            trie.clear_root(self.root, False)
 
     def clear(self):
         """Drop what the root holds and set hits, misses and token counts to zero."""
         cdef Trie trie = self.trie
         with cython.critical_section(trie):
             trie.clear_root(self.root, False)
-            self.hits = 0
-            self.misses = 0
-            self.cached_tokens = 0
-            self.uncached_tokens = 0
+            self.tally.hits = 0
+            self.tally.misses = 0
+            self.tally.cached_tokens = 0
+            self.tally.uncached_tokens = 0
+
+    def count_shaped(self, int64_t cached, int64_t uncached, /):
+        """Correct the token counts of an encode whose ids were cut or padded after it."""
+        with cython.critical_section(self.trie):
+            self.tally.cached_tokens += cached
+            self.tally.uncached_tokens += uncached
 
     def counters(self):
         """Return hits, misses, cached and uncached tokens, pass-throughs, failures."""
+        cdef Counters tally = self.tally
         with cython.critical_section(self.trie):
             return (
-                self.hits,
-                self.misses,
-                self.cached_tokens,
-                self.uncached_tokens,
-                self.pass_throughs,
-                self.self_check_failures,
+                tally.hits,
+                tally.misses,
+                tally.cached_tokens,
+                tally.uncached_tokens,
+                tally.pass_throughs,
+                tally.self_check_failures,
             )
 
 
@@ -316,8 +357,8 @@ cdef class Plan:
         cdef TokenIds ready
         cdef object item
         cdef Py_ssize_t i, n
-        if isinstance(ids, TokenIds):
-            ready = ids
+        if isinstance(ids, TokenIds) or PyObject_CheckBuffer(ids):
+            ready = ids if isinstance(ids, TokenIds) else TokenIds(ids)
             self._reserve(ready.length)
             memcpy(self.pool + start, ready.data, <size_t> ready.length * 4)
             self.pool_used += ready.length
@@ -470,14 +511,30 @@ cdef class Plan:
             self._count()
         return result
 
+    def fresh_within(self, int64_t start, int64_t stop, /):
+        """Return how many ids from ``start`` to ``stop`` were fed, those around not counted."""
+        cdef int64_t at = self.n_matched
+        cdef int64_t fresh = 0
+        cdef int64_t end
+        cdef Py_ssize_t k
+        cdef Py_ssize_t i = 0
+        for k in range(self.pieces.n):
+            while i < self.runs.n and self.runs.items[i].end <= k:
+                i += 1
+            end = at + self.pieces.items[k].n_ids
+            if i < self.runs.n and self.runs.items[i].first <= k:
+                fresh += max(0, min(end, stop) - max(at, start))
+            at = end
+        return fresh
+
     cdef int _count(self) except -1:
         cdef Walker walker = self.walker
         if self.hit:
-            walker.hits += 1
+            walker.tally.hits += 1
         else:
-            walker.misses += 1
-        walker.cached_tokens += self.cached_tokens
-        walker.uncached_tokens += self.uncached_tokens
+            walker.tally.misses += 1
+        walker.tally.cached_tokens += self.cached_tokens
+        walker.tally.uncached_tokens += self.uncached_tokens
         return 0
 
     cdef int _link(self) except -1:

@@ -1,4 +1,4 @@
-"""The byte budgets of a cache, checked in one place."""
+"""The numbers that a cache is given, checked in one place."""
 
 from __future__ import annotations
 
@@ -37,3 +37,13 @@ def _budget(name: str, value: int) -> int:
     if number < 0:
         raise ValueError(message)
     return min(number, _LARGEST)
+
+
+def check_share(name: str, value: float) -> float:
+    """Return a share from 0 to 1; ``ValueError`` for what is none."""
+    if isinstance(value, bool) or not (
+        isinstance(value, (int, float)) and 0 <= value <= 1
+    ):
+        msg = f"{name} must be a number from 0 to 1, got {value!r}"
+        raise ValueError(msg)
+    return float(value)

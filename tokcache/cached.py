@@ -1,36 +1,26 @@
-"""CachedTokenizer: the façade, and the flow of one prompt."""
+"""CachedTokenizer: a tokenizer's face, with a cache behind it."""
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tokcache._ids import TokenIds
-from tokcache._scan import Scanner
 from tokcache._trie import Trie
-from tokcache._walker import Plan, Walker
 from tokcache.backends import backend_for
-from tokcache.budgets import check_budgets
-from tokcache.eligibility import Eligibility, Explanation, probe_token
-from tokcache.stats import (
-    CacheEventFn,
-    CacheTokenUsage,
-    CacheTokenUsageFn,
-    L1CacheStats,
-)
+from tokcache.budgets import check_budgets, check_share
+from tokcache.flow import Flow
+from tokcache.observers import Observers
+from tokcache.segments import EncodeSegment, as_segments
+from tokcache.stats import CacheEventFn, CacheTokenUsageFn, L1CacheStats
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
 
-logger = logging.getLogger("tokcache")
+    from tokcache.backends.base import Backend
+    from tokcache.eligibility import Explanation
 
 DEFAULT_MEMORY_BYTES = 64 * 2**20
-
-# A tokenizer that fails its self-check so often breaks a rule the cache relies on.
-MAX_SELF_CHECK_FAILURES = 8
 
 # Methods of the inner tokenizer that change which ids a text has.
 _MUTATORS = frozenset(
@@ -45,22 +35,7 @@ _SWITCHES = frozenset(
 _LIVE_STATE = frozenset({"encode_special_tokens"})
 
 
-@dataclass(slots=True, eq=False)
-class _State:
-    """What was read from the inner tokenizer at one moment; replaced as a whole.
-
-    An encode keeps the state that it began with: its walker's token indices are those
-    of its eligibility.
-    """
-
-    eligibility: Eligibility
-    walker: Walker
-    off: str | None
-    refused: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
-class CachedTokenizer:
+class CachedTokenizer(Flow):
     """Wrap a tokenizer and remember what it has already tokenized.
 
     ``encode``, ``encode_batch`` and ``count`` answer from a trie of cached prefixes and
@@ -74,9 +49,14 @@ class CachedTokenizer:
     that and 1 MiB; both hold whenever a call returns. With ``extend_on_hit=False`` only
     prompts that match nothing are stored; with ``cache_tails=False`` never what follows
     the last boundary. ``trust_custom`` vouches that parts of the tokenizer that are
-    written in Python treat each piece of text by itself. ``on_hit``, ``on_miss`` and
+    written in Python treat each piece of text by itself, and ``max_chars`` that a
+    tokenizer of an unknown library treats texts up to that length as it does short
+    ones. ``verify`` is the share of hits, from 0 to 1, that are encoded again as a
+    whole and compared; a difference turns the cache off. ``on_hit``, ``on_miss`` and
     ``on_tokens`` are observers; one that raises is reported once through ``logging``
     and counted.
+
+    A copy or a pickle has the same tokenizer and settings, and an empty cache.
 
     Raises ``TypeError`` for a tokenizer of a library that is not known, ``ValueError``
     for a negative budget or a special token that the tokenizer does not have.
@@ -96,31 +76,30 @@ class CachedTokenizer:
         extend_on_hit: bool = True,
         cache_tails: bool = True,
         trust_custom: bool = False,
+        max_chars: int | None = None,
+        verify: float = 0.0,
         on_hit: CacheEventFn | None = None,
         on_miss: CacheEventFn | None = None,
         on_tokens: CacheTokenUsageFn | None = None,
     ) -> None:
-        self._budgets = check_budgets(max_memory_bytes, max_resident_bytes)
+        budgets = check_budgets(max_memory_bytes, max_resident_bytes)
         self._inner = inner
-        self._special_tokens = (
-            list(special_tokens)
-            if isinstance(special_tokens, (list, tuple))
-            else special_tokens
+        self._max_chars_given = max_chars
+        super().__init__(
+            backend_for(inner, max_chars=max_chars),
+            special_tokens=(
+                list(special_tokens)
+                if isinstance(special_tokens, (list, tuple))
+                else special_tokens
+            ),
+            trust_custom=trust_custom,
+            trie=Trie(*budgets),
+            extend_on_hit=extend_on_hit,
+            cache_tails=cache_tails,
+            verify=check_share("verify", verify),
+            observers=Observers(on_hit, on_miss, on_tokens),
         )
-        self._extend_on_hit = extend_on_hit
-        self._cache_tails = cache_tails
-        self._trust_custom = trust_custom
-        self._on_hit = on_hit
-        self._on_miss = on_miss
-        self._on_tokens = on_tokens
-        self._is_observed = False
-        self._observer_errors = 0
-        self._notice_observers()
-        self._backend = backend_for(inner)
-        self._trie = Trie(*self._budgets)
-        self._change = object()
-        self._install = threading.Lock()
-        self.invalidate()
+        self._budgets = budgets
 
     # -- encoding ---------------------------------------------------------------------
 
@@ -141,17 +120,21 @@ class CachedTokenizer:
 
         Linear in the text: a cached prefix is compared and copied, the rest is encoded.
         """
-        if pair is not None or is_pretokenized or options:
-            return self._inner.encode(  # type: ignore[no-any-return]
-                sequence,
-                pair=pair,
-                is_pretokenized=is_pretokenized,
-                add_special_tokens=add_special_tokens,
-                **options,
-            )
-        if type(sequence) is not str:
+        state = self._state
+        if pair is not None or is_pretokenized or options or self._checks_text:
+            call = self._call(pair, is_pretokenized, options)
+            if call is None:
+                return self._inner.encode(  # type: ignore[no-any-return]
+                    sequence,
+                    **_given(pair, is_pretokenized, add_special_tokens),
+                    **options,
+                )
             sequence = _exact_str(sequence, "sequence")
-        return self._encode(sequence, add_special_tokens)
+            call.check_text(sequence)
+            state = self._state_of(call)
+        elif type(sequence) is not str:
+            sequence = _exact_str(sequence, "sequence")
+        return self._encode(state, sequence, add_special_tokens)
 
     def encode_batch(
         self,
@@ -169,36 +152,61 @@ class CachedTokenizer:
             message = f"input must be a list of str, got {type(input).__name__}"
             raise TypeError(message)
         texts = list(input)
-        if (
-            is_pretokenized
-            or options
-            or any(isinstance(text, (tuple, list)) for text in texts)
-        ):
+        has_pairs = any(isinstance(text, (tuple, list)) for text in texts)
+        call = self._call(has_pairs or None, is_pretokenized, options, is_batch=True)
+        if call is None:
             return self._inner.encode_batch(  # type: ignore[no-any-return]
-                texts,
-                is_pretokenized=is_pretokenized,
-                add_special_tokens=add_special_tokens,
-                **options,
+                texts, **_given(None, is_pretokenized, add_special_tokens), **options
             )
         texts = [_exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
-        return [self._encode(text, add_special_tokens) for text in texts]
+        for text in texts:
+            call.check_text(text)
+        return self._encode_batch(self._state_of(call), texts, add_special_tokens)
+
+    def encode_segments(
+        self, segments: Iterable[EncodeSegment | tuple[str, bool]]
+    ) -> TokenIds:
+        """Return the ids of a list of trusted and untrusted parts, one after another.
+
+        Each part is encoded by itself: one with ``allow_special`` as the tokenizer does
+        without ``add_special_tokens``, any other with its special tokens as plain text
+        (``tokenizers`` still matches added tokens that are not special). Never cached,
+        for a cache that joins the parts would lose which of them is trusted. An inner
+        tokenizer with a method of this name is asked.
+
+        Raises ``TypeError`` for what is no segment and ``NotImplementedError`` where
+        the tokenizer has no way to encode untrusted text.
+        """
+        parts = as_segments(segments)
+        state = self._state
+        own = getattr(self._inner, "encode_segments", None)
+        if own is not None:
+            return TokenIds(own(parts))
+        if state.backend.is_stale(sum(len(part.text) for part in parts)):
+            state = self._read_again(state)
+        ids: list[int] = []
+        for part in parts:
+            ids += state.backend.encode_segment(part.text, part.allow_special)
+        return TokenIds(ids)
 
     def count(
         self,
         sequence: str,
         add_special_tokens: bool = True,  # noqa: FBT001, FBT002 - as in encode
+        **options: Any,
     ) -> int:
         """Return how many ids ``encode`` would return; cached ones are not built."""
-        text = _exact_str(sequence, "sequence")
         state = self._state
-        if self._passes_through(state, add_special_tokens):
-            return len(self._pass_through(state, text, add_special_tokens))
-        found = state.walker.count(text, add_special_tokens)
-        if not isinstance(found, Plan):
-            if self._is_observed:
-                self._report(hit=True, cached=found, uncached=0)
-            return found
-        return len(self._complete(state, found, text, add_special_tokens))
+        text = _exact_str(sequence, "sequence")
+        if options or self._checks_text:
+            call = self._call(None, False, options)  # noqa: FBT003
+            if call is None:
+                return len(
+                    self.encode(text, add_special_tokens=add_special_tokens, **options)
+                )
+            call.check_text(text)
+            state = self._state_of(call)
+        return self._count(state, text, add_special_tokens)
 
     def decode(self, ids: Iterable[int], *args: Any, **options: Any) -> str:
         """Return the inner tokenizer's text for ``ids``."""
@@ -211,128 +219,20 @@ class CachedTokenizer:
         plain = [_plain(ids) for ids in sequences]
         return self._inner.decode_batch(plain, *args, **options)  # type: ignore[no-any-return]
 
-    def _encode(self, text: str, special: bool) -> TokenIds:  # noqa: FBT001 - hot path
-        state = self._state
-        if self._passes_through(state, special):
-            return self._pass_through(state, text, special)
-        found = state.walker.lookup(text, special)
-        if isinstance(found, TokenIds):
-            if self._is_observed:
-                self._report(hit=True, cached=len(found), uncached=0)
-            return found
-        return self._complete(state, found, text, special)
-
-    def _passes_through(self, state: _State, special: bool) -> bool:  # noqa: FBT001
-        return (
-            state.off is not None
-            or self._backend.bypass_reason() is not None
-            or (special and not state.walker.has_affixes)
-        )
-
-    def _pass_through(
+    def _call(
         self,
-        state: _State,
-        text: str,
-        special: bool,  # noqa: FBT001 - as in _encode
-    ) -> TokenIds:
-        ids = TokenIds(self._backend.encode_whole(text, special))
-        if state.eligibility.enabled:
-            state.walker.count_pass_through()
-        return ids
-
-    def _complete(
-        self,
-        state: _State,
-        plan: Plan,
-        text: str,
-        special: bool,  # noqa: FBT001 - as in _encode
-    ) -> TokenIds:
-        """Encode what a plan lacks, check it, and finish the plan."""
-        change = self._change
-        while plan.untried and not self._try_tokens(state, plan.untried):
-            # A token that fails its trial is no boundary: cut the text again.
-            again = state.walker.lookup(text, special)
-            if isinstance(again, TokenIds):
-                if self._is_observed:
-                    self._report(hit=True, cached=len(again), uncached=0)
-                return again
-            plan = again
-        if not plan.has_boundary:
-            ids = plan.finish_whole(self._backend.encode_whole(text, special))
-        elif not self._feed_or_raise_as_whole(plan, text, special):
-            whole = self._backend.encode_whole(text, special)
-            self._note_failure(state, plan)
-            ids = plan.finish_whole(whole)
-        elif self._backend.bypass_reason() is not None or self._change is not change:
-            # Truncation, padding or another mode was switched on meanwhile, and may
-            # have been on for a part of the ids: they are not to be trusted.
-            return self._pass_through(state, text, special)
-        else:
-            ids = plan.finish()
-        if self._is_observed:
-            self._report(
-                hit=plan.hit, cached=plan.cached_tokens, uncached=plan.uncached_tokens
-            )
-        return ids
-
-    def _feed_or_raise_as_whole(self, plan: Plan, text: str, special: bool) -> bool:  # noqa: FBT001
-        """Feed a plan; what fails, fails as the whole text does.
-
-        A run can fail before another one, for which the whole text is refused first.
-        """
-        try:
-            return self._feed(plan)
-        except Exception:
-            self._backend.encode_whole(text, special)
-            raise
-
-    def _feed(self, plan: Plan) -> bool:
-        """Encode the runs of a plan; false if their ids fail both self-checks."""
-        encode = self._backend.encode_run
-        for i in range(plan.n_runs):
-            status = plan.feed(i, encode(plan.run_text(i)))
-            if status == 0:
-                continue
-            plan.walker.count_self_check_failure()
-            if status == 1:
-                each = [encode(text) for text in plan.segment_texts(i)]
-                status = plan.feed_segments(i, each)
-            if status != 0:
-                return False
-        return True
-
-    def _try_tokens(self, state: _State, tokens: Sequence[int]) -> bool:
-        """Try tokens at their first sight as boundaries; false if one was refused."""
-        scanner = state.walker.scanner
-        verdicts = state.eligibility.tokens
-        trusted = True
-        for index in tokens:
-            token = verdicts[index]
-            other = next(
-                (v.content for v in verdicts if v.is_eligible and v is not token), None
-            )
-            reason = probe_token(
-                self._backend.encode_run, scanner, index, token.content, token.id, other
-            )
-            if reason is None:
-                scanner.trust(index)
-            else:
-                scanner.refuse(index)
-                state.walker.count_self_check_failure()
-                state.refused[token.content] = reason
-                trusted = False
-        return trusted
-
-    def _note_failure(self, state: _State, plan: Plan) -> None:
-        tokens = ", ".join(repr(token) for token in plan.boundary_tokens())
-        state.notes.append(f"self-check failed near {tokens}: not cached")
-        if len(state.notes) >= MAX_SELF_CHECK_FAILURES and state.off is None:
-            state.off = (
-                f"{MAX_SELF_CHECK_FAILURES} prompts failed the self-check: "
-                "the ids of a prompt are not those of its segments"
-            )
-            state.walker.clear()
-            logger.warning("tokcache is off: %s", state.off)
+        pair: Any,
+        is_pretokenized: bool,  # noqa: FBT001 - the inner signature
+        options: Mapping[str, Any],
+        *,
+        is_batch: bool = False,
+    ) -> Backend | None:
+        """Return the backend for a call; None if its answer is not ids of one text."""
+        if pair is not None or is_pretokenized:
+            return None
+        if not options:
+            return self._backend
+        return self._backend.with_options(options, is_batch=is_batch)
 
     # -- observers --------------------------------------------------------------------
 
@@ -340,41 +240,18 @@ class CachedTokenizer:
         self, on_hit: CacheEventFn | None, on_miss: CacheEventFn | None
     ) -> CachedTokenizer:
         """Set the callbacks for hits and misses, and return the object itself."""
-        self._on_hit = on_hit
-        self._on_miss = on_miss
-        self._notice_observers()
+        self._observers.on_hit = on_hit
+        self._observers.on_miss = on_miss
+        self._notice_watchers()
         return self
 
     def with_token_observer(
         self, on_tokens: CacheTokenUsageFn | None
     ) -> CachedTokenizer:
         """Set the callback for token usage, and return the object itself."""
-        self._on_tokens = on_tokens
-        self._notice_observers()
+        self._observers.on_tokens = on_tokens
+        self._notice_watchers()
         return self
-
-    def _notice_observers(self) -> None:
-        self._is_observed = any(
-            observer is not None
-            for observer in (self._on_hit, self._on_miss, self._on_tokens)
-        )
-
-    def _report(self, *, hit: bool, cached: int, uncached: int) -> None:
-        event = self._on_hit if hit else self._on_miss
-        if event is not None:
-            self._call(event)
-        if self._on_tokens is not None:
-            self._call(self._on_tokens, CacheTokenUsage(cached, uncached))
-
-    def _call(self, observer: Callable[..., object], *args: object) -> None:
-        try:
-            observer(*args)
-        except Exception:
-            self._observer_errors += 1
-            if self._observer_errors == 1:
-                logger.exception(
-                    "a tokcache observer raised; later errors are only counted"
-                )
 
     # -- state ------------------------------------------------------------------------
 
@@ -384,11 +261,12 @@ class CachedTokenizer:
         return self._inner
 
     def cache_stats(self) -> L1CacheStats:
-        """Return the counters as they are now; all zero if disabled. O(1)."""
-        state = self._state
-        if not state.eligibility.enabled:
+        """Return the counters as they are now; all zero if always disabled. O(1)."""
+        states = list(self._states.values())
+        counted = states[0].walker.counters()
+        if not any(counted) and not any(s.root.eligibility.enabled for s in states):
             return L1CacheStats()
-        hits, misses, cached, uncached, passed, failures = state.walker.counters()
+        hits, misses, cached, uncached, passed, failures = counted
         entries, tails, memory, resident, insertions, evictions, oversized = (
             self._trie.usage()
         )
@@ -408,7 +286,7 @@ class CachedTokenizer:
             oversized=oversized,
             pass_throughs=passed,
             self_check_failures=failures,
-            observer_errors=self._observer_errors,
+            observer_errors=self._observers.errors,
         )
 
     def clear_cache(self) -> None:
@@ -416,66 +294,21 @@ class CachedTokenizer:
 
         What an encode that runs meanwhile would have added is not added.
         """
-        self._state.walker.clear()
+        for state in list(self._states.values()):
+            state.walker.clear()
 
-    def invalidate(self) -> None:
-        """Read the inner tokenizer again and drop all that is cached.
+    def explain(self, **options: Any) -> Explanation:
+        """Say what is cached and what is not, and why; readable when printed.
 
-        Needed after the inner tokenizer was changed behind the wrapper's back: added
-        tokens or another normalizer, model or processor, or one of these parts
-        edited in place (``tokenizer.normalizer.prepend = ...``). Methods called and
-        attributes set on the wrapper do this by themselves.
+        ``options`` are those of a call, where they decide what is matched (for tiktoken
+        ``allowed_special``). Raises ``ValueError`` for others.
         """
-        self._change = object()
-        while True:
-            change = self._change
-            state = self._read()
-            with self._install:
-                # What another thread changed while this one read is read again.
-                if self._change is change:
-                    # The old state, and its root, go with the last encode that uses it.
-                    self._state = state
-                    return
-
-    def _read(self) -> _State:
-        eligibility = self._backend.inspect(
-            self._special_tokens, trust_custom=self._trust_custom
-        )
-        scanner = Scanner(
-            [(t.content, t.id, t.phase, t.reason is None) for t in eligibility.tokens]
-        )
-        walker = Walker(
-            self._trie,
-            None,
-            scanner,
-            eligibility.before,
-            eligibility.after,
-            extend_on_hit=self._extend_on_hit,
-            cache_tails=self._cache_tails,
-        )
-        return _State(eligibility, walker, eligibility.reason)
-
-    def explain(self) -> Explanation:
-        """Say what is cached and what is not, and why; readable when printed."""
-        state = self._state
-        found = state.eligibility
-        refused: dict[str, str] = {
-            token.content: token.reason
-            for token in (*found.tokens, *found.unscanned)
-            if token.reason is not None
-        }
-        refused.update(state.refused)
-        return Explanation(
-            enabled=state.off is None,
-            reason=state.off,
-            boundary_tokens=tuple(
-                token.content for token in found.tokens if token.content not in refused
-            ),
-            refused_tokens=refused,
-            add_special_tokens=found.affix_reason,
-            bypass=self._backend.bypass_reason(),
-            notes=tuple(state.notes),
-        )
+        call = self._call(None, False, options)  # noqa: FBT003
+        if call is None:
+            names = ", ".join(options)
+            msg = f"calls with these options are the inner tokenizer's: {names}"
+            raise ValueError(msg)
+        return self._state_of(call).explain()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_inner" not in self.__dict__:
@@ -510,9 +343,57 @@ class CachedTokenizer:
         else:
             self.invalidate()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle the tokenizer and the settings; what is cached stays here."""
+        settings = {
+            "max_memory_bytes": self._budgets[0],
+            "max_resident_bytes": self._budgets[1],
+            "extend_on_hit": self._extend_on_hit,
+            "cache_tails": self._cache_tails,
+            "trust_custom": self._trust_custom,
+            "max_chars": self._max_chars_given,
+            "verify": self._verify,
+            "on_hit": self._observers.on_hit,
+            "on_miss": self._observers.on_miss,
+            "on_tokens": self._observers.on_tokens,
+        }
+        fields = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+        made_from = (type(self), self._inner, self._special_tokens, settings)
+        return _rebuild, made_from, fields
+
     def __repr__(self) -> str:
-        switch = "off" if self._state.off is not None else "on"
+        state = self.__dict__.get("_state")
+        switch = "on" if state is not None and state.root.off is None else "off"
         return f"CachedTokenizer({type(self._inner).__name__}, cache {switch})"
+
+
+def _rebuild(
+    cls: type[CachedTokenizer],
+    inner: Any,
+    special_tokens: list[str] | None,
+    settings: dict[str, Any],
+) -> CachedTokenizer:
+    # Not through a subclass's constructor, whose arguments are its own.
+    made = cls.__new__(cls)
+    CachedTokenizer.__init__(made, inner, special_tokens, **settings)
+    return made
+
+
+def _given(
+    pair: Any,
+    is_pretokenized: bool,  # noqa: FBT001 - the inner signature
+    add_special_tokens: bool,  # noqa: FBT001 - the inner signature
+) -> dict[str, Any]:
+    """Return the arguments that are not what they are by default.
+
+    Not every library has them all.
+    """
+    given = {
+        "pair": pair,
+        "is_pretokenized": is_pretokenized or None,
+        "add_special_tokens": add_special_tokens if not add_special_tokens else None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _exact_str(value: object, name: str) -> str:

@@ -234,13 +234,13 @@ class _Run:
         """Do a step with both tokenizers; return what differs."""
         if step.kind in ("encode", "count", "batch"):
             return self._compare(step, mark)
-        wrong = self.sums() if step.kind in ("clear", "add") else None
         if step.kind == "clear":
+            wrong = self.sums()
             self.cached.clear_cache()
-        else:
-            _change(self.raw, step)
-            _change(self.cached, step)
-        return wrong
+            return wrong
+        _change(self.raw, step)
+        _change(self.cached, step)
+        return None
 
     def _compare(self, step: Step, mark: Callable[[str], object]) -> str | None:
         mark("raw")

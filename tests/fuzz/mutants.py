@@ -85,30 +85,34 @@ def _encode_without_anchor(self: Any, text: str) -> list[int]:
     return list(ids)
 
 
-def _feed_unchecked(self: Any, plan: Any) -> bool:
+def _feed_unchecked(
+    _: Any, state: Any, plan: Any, _text: str, _special: bool, encode: Any
+) -> int | None:
     """Feed each segment with its ends made what the self-check wants to see."""
-    tokens = self._state.eligibility.tokens
+    tokens = state.root.eligibility.tokens
+    n_chars = 0
     for run in range(plan.n_runs):
         fed = []
-        for number, text in enumerate(plan.segment_texts(run)):
-            ids = self._backend.encode_run(text)
-            found = plan.walker.scanner.boundaries(text)
+        for number, piece in enumerate(plan.segment_texts(run)):
+            ids = list(encode(piece))
+            n_chars += len(piece)
+            found = plan.walker.scanner.boundaries(piece)
             if run or number or plan.hit:  # it has an anchor
                 _, anchor = found.pop(0)
                 ids[:1] = [tokens[anchor].id]
-            if found and found[-1][0] == len(text):
+            if found and found[-1][0] == len(piece):
                 ids[-1:] = [tokens[found[-1][1]].id]
             fed.append(ids)
         if plan.feed_segments(run, fed):
-            return False
-    return True
+            return None
+    return n_chars
 
 
 RULES = "tokcache.eligibility."
 BACKEND = "tokcache.backends.tokenizers."
 NO_NETS = {
-    "tokcache.cached.probe_token": _no_trial,
-    "tokcache.cached.CachedTokenizer._feed": _feed_unchecked,
+    "tokcache.state.probe_token": _no_trial,
+    "tokcache.flow.Flow._feed": _feed_unchecked,
 }
 
 
@@ -148,5 +152,11 @@ MUTANTS = (
         "live state is not looked at",
         {BACKEND + "TokenizersBackend.bypass_reason": lambda _: None},
     ),
-    Mutant("new tokens are not noticed", {"tokcache.cached._MUTATORS": frozenset()}),
+    Mutant(
+        "new tokens are not noticed",
+        {
+            "tokcache.cached._MUTATORS": frozenset(),
+            BACKEND + "TokenizersBackend.is_stale": lambda *_: False,
+        },
+    ),
 )

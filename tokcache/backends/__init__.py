@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tokcache.backends.base import Backend
 
 
-def backend_for(inner: Any) -> Backend:
+def backend_for(inner: Any, *, max_chars: int | None = None) -> Backend:  # noqa: ARG001
     """Return the backend for a tokenizer; ``TypeError`` if its library is not known."""
     if isinstance(inner, Tokenizer):
         return TokenizersBackend(inner)

@@ -1,0 +1,95 @@
+"""Check that a wrapper is copied and pickled by its configuration."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.checks import assert_same
+from tests.toys import special, toy
+from tokcache import CachedTokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tokenizers import Tokenizer
+
+TEXTS = ["<s>hello</s>", "<s>hello</s>foo", "hello"]
+
+
+def build() -> Tokenizer:
+    return toy(special("<s>"), special("</s>"), template="<s> $A")
+
+
+def observer() -> None:
+    """Stand for a user's own."""
+
+
+COPIES: list[Callable[[Any], Any]] = [
+    copy.copy,
+    copy.deepcopy,
+    lambda cached: pickle.loads(pickle.dumps(cached)),  # noqa: S301
+]
+
+
+@pytest.mark.parametrize("make", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_a_copy_has_the_settings_and_an_empty_cache(
+    make: Callable[[Any], Any],
+) -> None:
+    cached = CachedTokenizer(
+        build(),
+        ["</s>"],
+        max_memory_bytes=4096,
+        max_resident_bytes=99_999,
+        extend_on_hit=False,
+        cache_tails=False,
+        verify=0.5,
+        on_hit=observer,
+    )
+    for text in TEXTS:
+        cached.encode(text)
+    made = make(cached)
+    assert type(made) is CachedTokenizer
+    stats = made.cache_stats()
+    assert (stats.entries, stats.hits, stats.misses) == (0, 0, 0)
+    assert (stats.max_memory_bytes, stats.max_resident_bytes) == (4096, 99_999)
+    assert made.explain() == cached.explain()
+    assert made.__reduce__()[1][3] == cached.__reduce__()[1][3]
+    for text in TEXTS * 2:
+        assert_same(made, build(), text, special=True)
+    assert cached.cache_stats().entries
+
+
+def test_a_copy_shares_the_tokenizer_and_a_deep_copy_does_not() -> None:
+    cached = CachedTokenizer(build())
+    assert copy.copy(cached).inner is cached.inner
+    assert copy.deepcopy(cached).inner is not cached.inner
+
+
+def test_a_subclass_is_copied_without_its_constructor() -> None:
+    made = copy.deepcopy(Named("x"))
+    assert type(made) is Named
+    assert made.label == "x"
+    assert_same(made, build(), TEXTS[0])
+
+
+class Named(CachedTokenizer):
+    def __init__(self, label: str) -> None:
+        super().__init__(build())
+        self.label = label
+
+
+def _encode_all(cached: CachedTokenizer, texts: list[str]) -> list[list[int]]:
+    return [cached.encode(text).ids for text in texts]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_pickle_works_in_another_process(method: str) -> None:
+    cached = CachedTokenizer(build())
+    want = [build().encode(text).ids for text in TEXTS]
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.apply(_encode_all, (cached, TEXTS)) == want

@@ -1,0 +1,388 @@
+"""The flow of one text: from a lookup to its ids."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tokcache._counters import Counters
+from tokcache._ids import TokenIds
+from tokcache._walker import Plan, Walker
+from tokcache.backends.base import Backend
+from tokcache.state import Root, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from tokcache._trie import Trie
+    from tokcache.backends.shape import Shape
+    from tokcache.observers import Observers
+
+# Modes (tiktoken: sets of allowed special tokens) that one wrapper remembers at once.
+MAX_MODES = 64
+
+
+class Flow:
+    """Lead texts to their ids through the states of one wrapper.
+
+    Knows backends, tries and plans, and nothing of how a tokenizer is called by users:
+    that is `tokcache.CachedTokenizer`.
+    """
+
+    def __init__(  # noqa: PLR0913 - all by name
+        self,
+        backend: Backend,
+        *,
+        special_tokens: Sequence[str] | None,
+        trust_custom: bool,
+        trie: Trie,
+        extend_on_hit: bool,
+        cache_tails: bool,
+        verify: float,
+        observers: Observers,
+    ) -> None:
+        self._backend = backend
+        self._special_tokens = special_tokens
+        self._trust_custom = trust_custom
+        self._trie = trie
+        self._extend_on_hit = extend_on_hit
+        self._cache_tails = cache_tails
+        self._verify = verify
+        self._observers = observers
+        self._max_chars = backend.max_chars
+        self._checks_text = type(backend).check_text is not Backend.check_text
+        self._random = random.Random().random  # noqa: S311 - a sample, no secret
+        self._counters = Counters()
+        self._change = object()
+        self._install = threading.Lock()
+        self._notice_watchers()
+        self.invalidate()
+
+    # -- states -----------------------------------------------------------------------
+
+    def invalidate(self) -> None:
+        """Read the inner tokenizer again and drop all that is cached.
+
+        Needed after the inner tokenizer was changed behind the wrapper's back in a way
+        that a fully cached prompt cannot show: added tokens, another normalizer, model
+        or processor, or one of these parts edited in place
+        (``tokenizer.normalizer.prepend = ...``). Methods called and attributes set on
+        the wrapper do this by themselves, and an encode that has something to store
+        notices changed added tokens.
+        """
+        self._change = object()
+        while True:
+            change = self._change
+            state = self._read(self._backend)
+            with self._install:
+                # What another thread changed while this one read is read again.
+                if self._change is change:
+                    # An old state, and its root, go with the last encode that uses it.
+                    self._states: dict[Hashable, State] = {self._backend.mode: state}
+                    self._state = state
+                    return
+
+    def _read(self, backend: Backend) -> State:
+        eligibility = backend.inspect(
+            self._special_tokens, trust_custom=self._trust_custom
+        )
+        root = Root.of(eligibility)
+        walker = Walker(
+            self._trie,
+            root.number,
+            root.scanner,
+            eligibility.before,
+            eligibility.after,
+            extend_on_hit=self._extend_on_hit,
+            cache_tails=self._cache_tails,
+            counters=self._counters,
+        )
+        return State(backend, root, walker)
+
+    def _state_of(self, backend: Backend) -> State:
+        """Return the state for calls of a mode; it is read when it is first needed."""
+        state = self._states.get(backend.mode)
+        while state is None:
+            change = self._change
+            read = self._read(backend)
+            with self._install:
+                state = self._states.get(backend.mode)
+                if state is None and self._change is change:
+                    state = self._states[backend.mode] = read
+                    while len(self._states) > MAX_MODES:
+                        # The oldest, but not the default one, which is the first.
+                        self._states.pop(list(self._states)[1])
+        return state
+
+    def _read_again(self, state: State) -> State:
+        """Return the state for the same mode of a tokenizer that changed."""
+        self.invalidate()
+        return self._state_of(state.backend)
+
+    # -- one text ---------------------------------------------------------------------
+
+    def _encode(self, state: State, text: str, special: bool) -> TokenIds:  # noqa: FBT001 - hot path
+        if self._goes_aside(state, text, special):
+            return self._encode_aside(state, text, special)
+        found = state.walker.lookup(text, special)
+        if not isinstance(found, TokenIds):
+            return self._complete(state, found, text, special)
+        if self._is_watched:
+            return self._watched(state, text, special, found)
+        return found
+
+    def _count(self, state: State, text: str, special: bool) -> int:  # noqa: FBT001 - hot path
+        if self._verify or self._goes_aside(state, text, special):
+            return len(self._encode(state, text, special))
+        found = state.walker.count(text, special)
+        if isinstance(found, Plan):
+            return len(self._complete(state, found, text, special))
+        if self._is_watched:
+            self._observers.report(hit=True, cached=found, uncached=0)
+        return found
+
+    def _goes_aside(self, state: State, text: str, special: bool) -> bool:  # noqa: FBT001
+        """Tell whether a call cannot go the straight way through the cache."""
+        return (
+            state.root.off is not None
+            or state.backend.bypass_reason() is not None
+            or (special and not state.walker.has_affixes)
+            or (self._max_chars is not None and len(text) > self._max_chars)
+        )
+
+    def _encode_aside(self, state: State, text: str, special: bool) -> TokenIds:  # noqa: FBT001
+        """Encode where the tokenizer has changed, shapes its ids, or must be asked."""
+        if state.backend.is_stale(0):
+            state = self._read_again(state)
+            if not state.backend.is_stale(0):
+                return self._encode(state, text, special)
+        elif state.root.off is None and (not special or state.walker.has_affixes):
+            shape = state.backend.shape(special)
+            if shape is not None:
+                ids = self._shaped(state, text, special, shape)
+                if ids is not None:
+                    return ids
+        return self._pass_through(state, text, special)
+
+    def _pass_through(self, state: State, text: str, special: bool) -> TokenIds:  # noqa: FBT001
+        ids = TokenIds(state.backend.encode_whole(text, special))
+        if state.root.eligibility.enabled:
+            state.walker.count_pass_through()
+        return ids
+
+    def _complete(  # noqa: PLR0911 - each is another outcome
+        self,
+        state: State,
+        plan: Plan,
+        text: str,
+        special: bool,  # noqa: FBT001 - as in _encode
+    ) -> TokenIds:
+        """Encode what a plan lacks, check it, and finish the plan."""
+        backend = state.backend
+        change = self._change
+        while plan.untried and not state.try_tokens(plan.untried):
+            # A token that fails its trial is no boundary: cut the text again.
+            again = state.walker.lookup(text, special)
+            if isinstance(again, TokenIds):
+                return self._watched(state, text, special, again)
+            plan = again
+        if not plan.has_boundary:
+            ids = plan.finish_whole(backend.encode_whole(text, special))
+            return self._watched(state, text, special, ids, plan)
+        n_chars = self._feed(state, plan, text, special, backend.encode_run)
+        if n_chars is None:
+            whole = backend.encode_whole(text, special)
+            state.note_failure(plan.boundary_tokens())
+            ids = plan.finish_whole(whole)
+            return self._watched(state, text, special, ids, plan)
+        if backend.bypass_reason() is not None or self._change is not change:
+            # Truncation, padding or another mode was switched on meanwhile, and may
+            # have been on for a part of the ids: they are not to be trusted.
+            return self._pass_through(state, text, special)
+        if backend.is_stale(n_chars):
+            state = self._read_again(state)
+            if state.backend.is_stale(n_chars):
+                return self._pass_through(state, text, special)
+            return self._encode(state, text, special)
+        return self._watched(state, text, special, plan.finish(), plan)
+
+    def _shaped(
+        self,
+        state: State,
+        text: str,
+        special: bool,  # noqa: FBT001 - as in _encode
+        shape: Shape,
+    ) -> TokenIds | None:
+        """Return what truncation and padding leave of a text's ids; None: pass through.
+
+        What is cached are the ids without them.
+        """
+        backend = state.backend
+        change = self._change
+        found = state.walker.lookup(text, False)  # noqa: FBT003
+        plan = found if isinstance(found, Plan) else None
+        if plan is not None:
+            if not plan.has_boundary or (
+                plan.untried and not state.try_tokens(plan.untried)
+            ):
+                return None
+            n_chars = self._feed(state, plan, text, special, backend.encode_bare)
+            if n_chars is None:
+                state.note_failure(plan.boundary_tokens())
+                return None
+            if backend.is_stale(n_chars):
+                self._read_again(state)
+                return None
+        if shape != backend.shape(special) or self._change is not change:
+            return None
+        bare = found.finish() if isinstance(found, Plan) else found
+        kept = shape.kept(len(bare))
+        own = bare[kept].tolist()
+        if special:
+            eligibility = state.root.eligibility
+            own = [*(eligibility.before or ()), *own, *(eligibility.after or ())]
+        ids = TokenIds(shape.padded(own))
+        uncached = plan.fresh_within(kept.start, kept.stop) if plan is not None else 0
+        cached = len(ids) - uncached
+        if plan is None:
+            state.walker.count_shaped(cached - len(bare), 0)
+        else:
+            state.walker.count_shaped(
+                cached - plan.cached_tokens, uncached - plan.uncached_tokens
+            )
+        return self._watched(
+            state, text, special, ids, plan, usage=(cached, uncached), shape=shape
+        )
+
+    def _feed(
+        self,
+        state: State,
+        plan: Plan,
+        text: str,
+        special: bool,  # noqa: FBT001 - as in _encode
+        encode: Callable[[str], Sequence[int]],
+    ) -> int | None:
+        """Encode the runs of a plan; return how many characters that took.
+
+        None if their ids fail both self-checks. What fails, fails as the whole text
+        does: a run can fail before another one, for which the whole text is refused.
+        """
+        try:
+            return _feed_runs(plan, encode)
+        except Exception:
+            state.backend.encode_whole(text, special)
+            raise
+
+    # -- many texts -------------------------------------------------------------------
+
+    def _encode_batch(
+        self,
+        state: State,
+        texts: list[str],
+        special: bool,  # noqa: FBT001 - as in _encode
+    ) -> list[TokenIds]:
+        backend = state.backend
+        is_shaped = backend.bypass_reason() is not None
+        shape = backend.shape(special) if is_shaped else None
+        if state.root.off is not None or (is_shaped and shape is None):
+            return self._pass_batch_through(state, texts, special)
+        found = [self._encode(state, text, special) for text in texts]
+        if shape is None or not shape.pads or shape.pad_length is not None:
+            return found
+        # A batch is padded to its longest text.
+        longest = max(map(len, found), default=0)
+        return [TokenIds(shape.padded(ids.tolist(), longest)) for ids in found]
+
+    def _pass_batch_through(
+        self,
+        state: State,
+        texts: list[str],
+        special: bool,  # noqa: FBT001 - as in _encode
+    ) -> list[TokenIds]:
+        found = state.backend.encode_whole_batch(texts, special)
+        if state.root.eligibility.enabled:
+            for _ in texts:
+                state.walker.count_pass_through()
+        return [TokenIds(ids) for ids in found]
+
+    # -- watching ---------------------------------------------------------------------
+
+    def _notice_watchers(self) -> None:
+        self._is_watched = bool(self._observers) or self._verify > 0
+
+    def _watched(  # noqa: PLR0913 - one call's facts
+        self,
+        state: State,
+        text: str,
+        special: bool,  # noqa: FBT001 - as in _encode
+        ids: TokenIds,
+        plan: Plan | None = None,
+        *,
+        usage: tuple[int, int] | None = None,
+        shape: Shape | None = None,
+    ) -> TokenIds:
+        """Verify a hit if its turn has come, and tell the observers."""
+        if not self._is_watched:
+            return ids
+        hit = plan is None or plan.hit
+        if usage is None:
+            usage = (
+                (len(ids), 0)
+                if plan is None
+                else (plan.cached_tokens, plan.uncached_tokens)
+            )
+        if hit and self._verify and self._random() < self._verify:
+            verified = self._verified(state, text, special, ids, shape)
+            if verified is not ids:
+                ids, usage = verified, (0, len(verified))
+        self._observers.report(hit=hit, cached=usage[0], uncached=usage[1])
+        return ids
+
+    def _verified(
+        self,
+        state: State,
+        text: str,
+        special: bool,  # noqa: FBT001 - as in _encode
+        ids: TokenIds,
+        shape: Shape | None,
+    ) -> TokenIds:
+        """Return the tokenizer's own ids; if they are others, turn the cache off."""
+        backend = state.backend
+        change = self._change
+        whole = TokenIds(backend.encode_whole(text, special))
+        if whole == ids:
+            return ids
+        if self._change is change and shape == (
+            None if backend.bypass_reason() is None else backend.shape(special)
+        ):
+            if backend.is_stale(len(text)):
+                self.invalidate()
+                return whole
+            state.walker.count_self_check_failure()
+            at = next(
+                (i for i, (a, b) in enumerate(zip(ids, whole, strict=False)) if a != b),
+                min(len(ids), len(whole)),
+            )
+            state.turn_off(
+                f"a verified hit had other ids than the tokenizer's, from id {at} on "
+                f"({len(ids)} ids, the tokenizer {len(whole)})"
+            )
+        return whole
+
+
+def _feed_runs(plan: Plan, encode: Callable[[str], Any]) -> int | None:
+    n_chars = 0
+    for i in range(plan.n_runs):
+        run = plan.run_text(i)
+        n_chars += len(run)
+        status = plan.feed(i, encode(run))
+        if status == 0:
+            continue
+        plan.walker.count_self_check_failure()
+        if status == 1:
+            each = [encode(text) for text in plan.segment_texts(i)]
+            status = plan.feed_segments(i, each)
+        if status != 0:
+            return None
+    return n_chars
