@@ -9,12 +9,16 @@
 from tokcache._ids import TokenIds
 from tokcache.cached import CachedTokenizer
 from tokcache.eligibility import Explanation
+from tokcache.identity import fingerprint
+from tokcache.l1 import L1Cache
 from tokcache.segments import EncodeSegment
+from tokcache.shared import SharedTokenizerCache
 from tokcache.stats import (
     CacheEventFn,
     CacheTokenUsage,
     CacheTokenUsageFn,
     L1CacheStats,
+    SharedTokenizerCacheStats,
 )
 
 __version__ = "0.1.0"
@@ -26,7 +30,11 @@ __all__ = [
     "CachedTokenizer",
     "EncodeSegment",
     "Explanation",
+    "L1Cache",
     "L1CacheStats",
+    "SharedTokenizerCache",
+    "SharedTokenizerCacheStats",
     "TokenIds",
     "__version__",
+    "fingerprint",
 ]

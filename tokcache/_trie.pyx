@@ -149,6 +149,11 @@ cdef class Trie:
                 number = _checked_root(&self.t, root)
                 clear_one_root(&self.t, number)
 
+    def close_root(self, root):
+        """Drop what a root holds and free its number; nobody may walk from it any more."""
+        with cython.critical_section(self):
+            self.clear_root(_checked_root(&self.t, root), True)
+
     cdef void clear_root(self, uint32_t root, bint close) noexcept:
         """Drop what a root holds; a closed one may be given out again. The lock is held."""
         clear_one_root(&self.t, root)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 
+DEFAULT_MEMORY_BYTES = 64 * 2**20
+
 # What is stored for an id takes its four bytes, about as many of text, and a share of
 # nodes and tables; the constant lets a small budget have its tables too.
 RESIDENT_FACTOR = 4

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from tokcache._ids import TokenIds
 from tokcache._trie import Trie
 from tokcache.backends import backend_for
-from tokcache.budgets import check_budgets, check_share
+from tokcache.budgets import DEFAULT_MEMORY_BYTES, check_budgets, check_share
 from tokcache.flow import Flow
 from tokcache.observers import Observers
 from tokcache.segments import EncodeSegment, as_segments
+from tokcache.shared import Membership, SharedTokenizerCache
 from tokcache.stats import CacheEventFn, CacheTokenUsageFn, L1CacheStats
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
+    from typing_extensions import Self
 
     from tokcache.backends.base import Backend
     from tokcache.eligibility import Explanation
-
-DEFAULT_MEMORY_BYTES = 64 * 2**20
 
 # Methods of the inner tokenizer that change which ids a text has.
 _MUTATORS = frozenset(
@@ -45,8 +45,9 @@ class CachedTokenizer(Flow):
 
     ``special_tokens`` restricts where prompts are cut to these added tokens; an empty
     list disables the cache. ``max_memory_bytes`` bounds the cached ids (four bytes
-    each) and ``max_resident_bytes`` everything the cache holds, by default four times
-    that and 1 MiB; both hold whenever a call returns. With ``extend_on_hit=False`` only
+    each, by default 64 MiB) and ``max_resident_bytes`` everything the cache holds, by
+    default four times that and 1 MiB; both hold whenever a call returns. With ``cache``
+    the ids are kept there, see `with_cache`. With ``extend_on_hit=False`` only
     prompts that match nothing are stored; with ``cache_tails=False`` never what follows
     the last boundary. ``trust_custom`` vouches that parts of the tokenizer that are
     written in Python treat each piece of text by itself, and ``max_chars`` that a
@@ -71,8 +72,10 @@ class CachedTokenizer(Flow):
         inner: Any,
         special_tokens: Sequence[str] | None = None,
         *,
-        max_memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        max_memory_bytes: int | None = None,
         max_resident_bytes: int | None = None,
+        cache: SharedTokenizerCache | None = None,
+        namespace: bytes | None = None,
         extend_on_hit: bool = True,
         cache_tails: bool = True,
         trust_custom: bool = False,
@@ -82,8 +85,19 @@ class CachedTokenizer(Flow):
         on_miss: CacheEventFn | None = None,
         on_tokens: CacheTokenUsageFn | None = None,
     ) -> None:
-        budgets = check_budgets(max_memory_bytes, max_resident_bytes)
+        membership = None
+        if cache is None:
+            memory = DEFAULT_MEMORY_BYTES if max_memory_bytes is None else max_memory_bytes
+            budgets = check_budgets(memory, max_resident_bytes)
+            trie = Trie(*budgets)
+        else:
+            if max_memory_bytes is not None or max_resident_bytes is not None:
+                raise ValueError("the budgets are those of the shared cache")
+            membership = Membership(self, cache, namespace)
+            budgets = (cache.max_memory_bytes, cache.max_resident_bytes)
+            trie = cache.trie
         self._inner = inner
+        self._budgets = budgets
         self._max_chars_given = max_chars
         super().__init__(
             backend_for(inner, max_chars=max_chars),
@@ -93,13 +107,35 @@ class CachedTokenizer(Flow):
                 else special_tokens
             ),
             trust_custom=trust_custom,
-            trie=Trie(*budgets),
+            trie=trie,
+            membership=membership,
             extend_on_hit=extend_on_hit,
             cache_tails=cache_tails,
             verify=check_share("verify", verify),
             observers=Observers(on_hit, on_miss, on_tokens),
         )
-        self._budgets = budgets
+
+    @classmethod
+    def with_cache(
+        cls,
+        inner: Any,
+        special_tokens: Sequence[str] | None,
+        cache: SharedTokenizerCache,
+        namespace: bytes | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Wrap a tokenizer whose ids are kept in a shared cache.
+
+        Wrappers with equal namespaces share ids, so their tokenizers must behave alike:
+        where the content of a tokenizer can be seen, it is compared. Without a namespace
+        the `fingerprint` of that content is it. ``settings`` are those of the
+        constructor but the budgets. What is cached stays when the wrapper goes.
+
+        Raises as the constructor does, ``TypeError`` for a cache or namespace of another
+        type, and ``ValueError`` for a namespace that has another tokenizer's ids, or
+        without a namespace if the tokenizer has no fingerprint.
+        """
+        return cls(inner, special_tokens, cache=cache, namespace=namespace, **settings)
 
     # -- encoding ---------------------------------------------------------------------
 
@@ -344,10 +380,11 @@ class CachedTokenizer(Flow):
             self.invalidate()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle the tokenizer and the settings; what is cached stays here."""
-        settings = {
-            "max_memory_bytes": self._budgets[0],
-            "max_resident_bytes": self._budgets[1],
+        """Copy and pickle the tokenizer and the settings; what is cached stays here.
+
+        A copy in this process uses the same shared cache, if there is one.
+        """
+        settings: dict[str, Any] = {
             "extend_on_hit": self._extend_on_hit,
             "cache_tails": self._cache_tails,
             "trust_custom": self._trust_custom,
@@ -357,6 +394,11 @@ class CachedTokenizer(Flow):
             "on_miss": self._observers.on_miss,
             "on_tokens": self._observers.on_tokens,
         }
+        if self._membership is None:
+            settings["max_memory_bytes"], settings["max_resident_bytes"] = self._budgets
+        else:
+            settings["cache"] = self._membership.cache
+            settings["namespace"] = self._membership.given
         fields = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
         made_from = (type(self), self._inner, self._special_tokens, settings)
         return _rebuild, made_from, fields

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tokcache._trie import Trie
     from tokcache.backends.shape import Shape
     from tokcache.observers import Observers
+    from tokcache.shared import Membership
 
 # Modes (tiktoken: sets of allowed special tokens) that one wrapper remembers at once.
 MAX_MODES = 64
@@ -37,6 +38,7 @@ class Flow:
         special_tokens: Sequence[str] | None,
         trust_custom: bool,
         trie: Trie,
+        membership: Membership | None,
         extend_on_hit: bool,
         cache_tails: bool,
         verify: float,
@@ -46,6 +48,7 @@ class Flow:
         self._special_tokens = special_tokens
         self._trust_custom = trust_custom
         self._trie = trie
+        self._membership = membership
         self._extend_on_hit = extend_on_hit
         self._cache_tails = cache_tails
         self._verify = verify
@@ -87,7 +90,10 @@ class Flow:
         eligibility = backend.inspect(
             self._special_tokens, trust_custom=self._trust_custom
         )
-        root = Root.of(eligibility)
+        if self._membership is None or not eligibility.enabled:
+            root = Root.of(eligibility)
+        else:
+            root = self._membership.root(backend, eligibility)
         walker = Walker(
             self._trie,
             root.number,

@@ -29,6 +29,27 @@ def _share(part: int, rest: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedTokenizerCacheStats:
+    """Hold what a shared cache, or one namespace of it, holds and did."""
+
+    entries: int = 0
+    """Cached prefixes: segments, each under its path."""
+    memory_bytes: int = 0
+    """Payload: four bytes for each id held, shared ones once."""
+    tails: int = 0
+    """Cached texts that end behind their last boundary."""
+    resident_bytes: int = 0
+    """All that storing prompts takes; of one namespace without tables and sketch."""
+    max_memory_bytes: int = 0
+    max_resident_bytes: int = 0
+    insertions: int = 0
+    """Segments linked under a path since the cache was made."""
+    evictions: int = 0
+    oversized: int = 0
+    """Prompts that were not stored because they alone are over a budget."""
+
+
+@dataclass(frozen=True, slots=True)
 class L1CacheStats:
     """Hold the counters of a cache as they were at one moment.
 

@@ -117,9 +117,13 @@ class Backend(ABC):
         raise NotImplementedError(msg)
 
     def fingerprint(self) -> bytes:
-        """Return a hash of all that decides ids but the live settings of `shape`.
+        """Return a hash of all that decides ids but the live settings.
 
         Raises ``ValueError`` where it cannot be had.
         """
         msg = f"a {self.name} tokenizer does not show all that decides its ids"
         raise ValueError(msg)
+
+    def live_settings(self) -> tuple[object, ...]:
+        """Return what decides ids and is looked at in every call, so not fingerprinted."""
+        return ()

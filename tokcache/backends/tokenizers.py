@@ -202,12 +202,17 @@ class TokenizersBackend(Backend):
             copy = _whole_copy(inner)
         try:
             text = copy.to_str()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the library raises a bare one
             msg = f"a part of the tokenizer is made in Python: {error}"
             raise ValueError(msg) from None
         model = inner.model
         left_out = [getattr(model, name, None) for name in ("alpha", "nbest_size")]
         return hashlib.sha256(f"{left_out}{text}".encode()).digest()
+
+    def live_settings(self) -> tuple[object, ...]:
+        """Return the settings that are looked at in every call."""
+        inner = self.inner
+        return inner.encode_special_tokens, inner.truncation, inner.padding
 
     def _bare_tokenizer(self) -> Tokenizer | None:
         """Return a tokenizer without live state; None if it cannot be had cheaply."""

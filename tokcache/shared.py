@@ -1,0 +1,206 @@
+"""SharedTokenizerCache: one store, one budget, any number of wrappers."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from tokcache._trie import Trie
+from tokcache.budgets import DEFAULT_MEMORY_BYTES, check_budgets
+from tokcache.state import Root
+from tokcache.stats import SharedTokenizerCacheStats
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from tokcache.backends.base import Backend
+    from tokcache.eligibility import Eligibility
+
+OTHER_BEHAVIOUR = (
+    "the tokenizer is not the one that its namespace has ids of: their contents differ"
+)
+
+
+@dataclass(eq=False)
+class _Namespace:
+    """What a shared cache keeps for the wrappers of one namespace."""
+
+    fingerprint: bytes | None
+    roots: dict[Hashable, Root] = field(default_factory=dict)
+    wrappers: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
+
+
+class SharedTokenizerCache:
+    """Hold cached prefixes of any number of tokenizers within one pair of budgets.
+
+    Give it to `CachedTokenizer.with_cache`. A namespace is the identity of a
+    tokenizer's behaviour, as bytes: wrappers with equal namespaces share their ids,
+    others never meet. Entries stay when a wrapper goes, and serve the next one of their
+    namespace. The budgets, by default 64 MiB of ids, are those of `CachedTokenizer`;
+    eviction chooses among all namespaces.
+
+    Tenants who must not learn of each other's prompts need namespaces of their own: in
+    one namespace, how long a call takes shows whether its prefix was cached. What others
+    evict can still be felt.
+
+    A copy is the object itself; a pickle is an empty cache with the same budgets.
+
+    Raises ``ValueError`` for a negative budget. Thread safety: all methods.
+    """
+
+    def __init__(
+        self,
+        max_memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        max_resident_bytes: int | None = None,
+    ) -> None:
+        self._budgets = check_budgets(max_memory_bytes, max_resident_bytes)
+        self._trie = Trie(*self._budgets)
+        self._namespaces: dict[bytes, _Namespace] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def trie(self) -> Trie:
+        """Return the store itself."""
+        return self._trie
+
+    @property
+    def max_memory_bytes(self) -> int:
+        """Return the budget for cached ids, in bytes."""
+        return self._budgets[0]
+
+    @property
+    def max_resident_bytes(self) -> int:
+        """Return the budget for everything that is held, in bytes."""
+        return self._budgets[1]
+
+    @property
+    def namespaces(self) -> tuple[bytes, ...]:
+        """Return the namespaces that wrappers opened, oldest first."""
+        with self._lock:
+            return tuple(self._namespaces)
+
+    def stats(self, namespace: bytes | None = None) -> SharedTokenizerCacheStats:
+        """Return the counters of all, or of one namespace; zeros if it is not known.
+
+        They are running counters: O(roots), whatever is cached.
+        """
+        if namespace is None:
+            return SharedTokenizerCacheStats(
+                *self._trie.usage(),
+                max_memory_bytes=self._budgets[0],
+                max_resident_bytes=self._budgets[1],
+            )
+        found = SharedTokenizerCacheStats(
+            max_memory_bytes=self._budgets[0], max_resident_bytes=self._budgets[1]
+        )
+        for root in self._roots(namespace):
+            found = found.plus(self._trie.usage(root.number))
+        return found
+
+    def clear(self, namespace: bytes | None = None) -> None:
+        """Drop what is cached in one namespace, or all; not counted as evictions.
+
+        What an encode that runs meanwhile would have added is not added. A namespace
+        that no wrapper is left of is forgotten.
+        """
+        names = self.namespaces if namespace is None else [namespace]
+        for name in names:
+            for root in self._roots(name):
+                self._trie.clear(root.number)
+            with self._lock:
+                found = self._namespaces.get(name)
+                if found is not None and not found.wrappers:
+                    del self._namespaces[name]
+                    for root in found.roots.values():
+                        self._trie.close_root(root.number)
+
+    def _roots(self, namespace: bytes) -> Iterable[Root]:
+        with self._lock:
+            found = self._namespaces.get(_checked(namespace))
+            return list(found.roots.values()) if found is not None else []
+
+    def __copy__(self) -> SharedTokenizerCache:
+        return self
+
+    def __deepcopy__(self, _: object) -> SharedTokenizerCache:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SharedTokenizerCache, self._budgets
+
+    def __repr__(self) -> str:
+        return (
+            f"SharedTokenizerCache({len(self.namespaces)} namespaces, "
+            f"{self.max_memory_bytes:,} bytes)"
+        )
+
+
+class Membership:
+    """Stand for one wrapper in one namespace of a shared cache."""
+
+    def __init__(
+        self, wrapper: object, cache: SharedTokenizerCache, namespace: bytes | None
+    ) -> None:
+        if not isinstance(cache, SharedTokenizerCache):
+            msg = f"cache must be a SharedTokenizerCache, got {type(cache).__name__}"
+            raise TypeError(msg)
+        self.cache = cache
+        self.given = None if namespace is None else _checked(namespace)
+        self._wrapper = weakref.ref(wrapper)
+        self._is_first = True
+
+    def root(self, backend: Backend, eligibility: Eligibility) -> Root:
+        """Return the root for what was found out about the wrapper's tokenizer.
+
+        Raises ``ValueError`` if the namespace is that of another tokenizer, or none was
+        given and the tokenizer has no fingerprint. Once the wrapper is made, a
+        tokenizer that changed is off instead, with the reason.
+        """
+        try:
+            content = backend.fingerprint()
+        except ValueError:
+            if self.given is None:
+                raise
+            content = None
+        try:
+            return self._open(backend, eligibility, content)
+        except ValueError as error:
+            if self._is_first:
+                raise
+            return Root.of(replace(eligibility, enabled=False, reason=f"{error}"))
+        finally:
+            self._is_first = False
+
+    def _open(
+        self, backend: Backend, eligibility: Eligibility, content: bytes | None
+    ) -> Root:
+        cache = self.cache
+        name = self.given if self.given is not None else content
+        assert name is not None
+        # Ids are stored under the numbers that tokens have in the scanner.
+        key = (
+            backend.name,
+            backend.mode,
+            tuple((t.content, t.id, t.phase, t.is_eligible) for t in eligibility.tokens),
+            eligibility.reason,
+        )
+        with cache._lock:
+            found = cache._namespaces.setdefault(name, _Namespace(content))
+            if content is not None and found.fingerprint not in (None, content):
+                raise ValueError(OTHER_BEHAVIOUR)
+            found.fingerprint = found.fingerprint or content
+            found.wrappers.add(self._wrapper())
+            root = found.roots.get(key)
+            if root is None:
+                root = Root.of(eligibility, cache._trie.open_root())
+                found.roots[key] = root
+            return root
+
+
+def _checked(namespace: bytes) -> bytes:
+    if not isinstance(namespace, bytes):
+        msg = f"namespace must be bytes, got {type(namespace).__name__}"
+        raise TypeError(msg)
+    return namespace
