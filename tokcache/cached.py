@@ -390,7 +390,7 @@ class CachedTokenizer:
             return L1CacheStats()
         hits, misses, cached, uncached, passed, failures = state.walker.counters()
         entries, tails, memory, resident, insertions, evictions, oversized = (
-            self._trie.usage()
+            self._trie.usage()[:7]
         )
         return L1CacheStats(
             hits=hits,
