@@ -26,10 +26,11 @@ from tokcache._policy cimport (
     wheel_reset,
 )
 from tokcache._sketch cimport (
+    COUNT_MAX,
     MIN_LINES,
     lines_for,
-    sketch_add,
     sketch_bytes,
+    sketch_count,
     sketch_free,
     sketch_may_have,
     sketch_raise,
@@ -85,20 +86,29 @@ cdef inline uint32_t piece_key(
 cdef inline void sight_pieces(
     trie* t, const node* reached, piece* pieces, Py_ssize_t n
 ) noexcept nogil:
-    """Note that pieces were asked for that are not resident below a node."""
+    """Count pieces that were asked for and are not resident below a node."""
     cdef piece* p
     cdef uint32_t parent = reached.key
     cdef Py_ssize_t i
-    if t.counts.n_lines == 0 and sketch_may_have(MIN_LINES, t.store.max_resident_bytes):
+    if n and t.counts.n_lines == 0 and (
+        sketch_may_have(MIN_LINES, t.store.max_resident_bytes)
+    ):
         t.store.used.resident_bytes += sketch_resize(&t.counts, MIN_LINES)
     for i in range(n):
         p = &pieces[i]
         p.key = piece_key(t, parent, p)
-        p.count = sketch_add(&t.counts, p.key)
+        p.count = min(sketch_count(&t.counts, p.key) + 1, <int> COUNT_MAX)
         if p.count >= REGRET:
             t.wheel.regrets += p.n_ids
         parent = p.key
     t.wheel.sightings += <uint64_t> n
+
+
+cdef inline void remember_pieces(trie* t, const piece* pieces, Py_ssize_t n) noexcept nogil:
+    """Keep the counts of pieces that were not linked; a node has its own until it goes."""
+    cdef Py_ssize_t i
+    for i in range(n):
+        sketch_raise(&t.counts, pieces[i].key, pieces[i].count)
 
 
 cdef inline bint is_admitted(
@@ -373,7 +383,7 @@ cdef inline void _link_node(trie* t, node* made) noexcept nogil:
 
 cdef inline link_status link_pinned(
     trie* t, uint32_t root, node* reached, const text_view* view, const piece* pieces,
-    Py_ssize_t n, const uint32_t* ids,
+    Py_ssize_t n, const uint32_t* ids, Py_ssize_t* n_linked,
 ) noexcept nogil:
     """Add the pieces below a pinned node, of which the first is not yet a child."""
     cdef store* s = &t.store
@@ -400,6 +410,7 @@ cdef inline link_status link_pinned(
             break
         made.last_child = NULL
         _link_node(t, made)
+        n_linked[0] += 1
         made = following
     return LINKED
 

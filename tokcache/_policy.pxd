@@ -13,7 +13,7 @@ must out-rank what it would displace, and a first sighting has no rank.
 
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 
-from tokcache._sketch cimport COUNT_MAX, sketch, sketch_halve
+from tokcache._sketch cimport COUNT_MAX, ENTRIES_A_LINE, sketch, sketch_halve
 from tokcache._store cimport node, store
 from tokcache._text cimport tokcache_fold
 
@@ -36,7 +36,7 @@ cdef enum:
     RANK_MAX = BUCKETS - 1  # above the hand
     # All of these are as found by replaying an hour of chat traffic.
     EPOCH_SIGHTINGS = 20  # an entry
-    EPOCH_MIN_ENTRIES = 64
+    EPOCH_MIN_ENTRIES = 32
     GATE_REQUESTS = 100  # between two looks
     HOT = 9  # sightings from which a hit says nothing for or against the gate
     REGRET = 2  # sightings from which a miss is one that should have been a hit
@@ -188,9 +188,13 @@ cdef inline bint _is_nearly_full(const store* s) noexcept nogil:
 
 cdef inline void request_count(wheel* w, sketch* counts, const store* s) noexcept nogil:
     """Count a request; now and then end an epoch, or move the gate."""
+    cdef uint64_t entries = s.used.n_nodes
     if not TOKCACHE_HAS_POLICY:
         return
-    if w.sightings >= EPOCH_SIGHTINGS * max(s.used.n_nodes, <uint64_t> EPOCH_MIN_ENTRIES):
+    if counts.n_lines:
+        # Where the budget keeps the sketch small, it must not fill up meanwhile.
+        entries = min(entries, counts.n_lines * ENTRIES_A_LINE)
+    if w.sightings >= EPOCH_SIGHTINGS * max(entries, <uint64_t> EPOCH_MIN_ENTRIES):
         _epoch_end(w, counts)
     w.requests += 1
     if w.requests % GATE_REQUESTS:

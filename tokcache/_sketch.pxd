@@ -1,9 +1,9 @@
 # cython: language_level=3
 """How often was this seen lately? A count-min sketch of 4-bit counters. Header only.
 
-A key has one counter in each of four rows, all in one cache line; its estimate is the
-least of them, which other keys can only raise. Only the least are counted up (a
-conservative update), so that one busy neighbour does not raise everything in its line.
+A key has one counter in each of four rows, all in one cache line; its count is the least
+of them, which other keys can only raise. One more sighting raises only those that are
+less than the new count (a conservative update): a busy neighbour's counter stays.
 
 Keys are already hashed with the trie's secret, so nobody can aim at another's counters.
 """
@@ -18,14 +18,14 @@ cdef enum:
     SKETCH_ROWS = 4
     LINE_BYTES = 64
     ROW_BYTES = 16
-    # A line of 128 counters for every eight entries, and twice that after a doubling.
-    # Between two halvings there are 20 sightings an entry: some 14 of them of what is not
-    # resident, where a third of the tokens hit.
-    ENTRIES_A_LINE = 8
+    # A line of 128 counters for four entries, or two after a doubling: 16 to 32 bytes an
+    # entry. With 12 sightings an entry of what is not resident in an epoch, a first
+    # sighting is taken for a later one 20 to 3 times in a hundred (with 8 bytes, 85 times).
+    ENTRIES_A_LINE = 4
     MIN_LINES = 8
     # The share of the resident budget that it may take. Where the smallest is more than
     # that there is none, and every sighting counts as the first.
-    SKETCH_SHARE = 32
+    SKETCH_SHARE = 16
 
 
 cdef struct sketch:
@@ -101,13 +101,6 @@ cdef inline void sketch_raise(sketch* s, uint32_t key, int count) noexcept nogil
     for row in range(SKETCH_ROWS):
         if _counter(line, mixed, row) < count:
             _set_counter(line, mixed, row, count)
-
-
-cdef inline int sketch_add(sketch* s, uint32_t key) noexcept nogil:
-    """Count one sighting and return how many there were with it, at least one."""
-    cdef int count = min(sketch_count(s, key) + 1, <int> COUNT_MAX)
-    sketch_raise(s, key, count)
-    return count
 
 
 cdef inline void sketch_halve(sketch* s) noexcept nogil:

@@ -19,6 +19,7 @@ from tokcache._link cimport (
     link_pinned,
     piece_key,
     pin,
+    remember_pieces,
     settle,
     sight_pieces,
     unpin,
@@ -345,6 +346,8 @@ cdef class Trie:
         cdef node* child
         cdef segment* found
         cdef link_status status = LINKED
+        cdef Py_ssize_t n_linked = 0
+        cdef Py_ssize_t n_admitted
         if n and pieces[n - 1].token < 0 and not tails_allowed:
             n -= 1
         # Another call may have linked the same pieces meanwhile.
@@ -360,10 +363,14 @@ cdef class Trie:
         path_sight(&self.t.wheel, reached, w.reached)
         pin(reached)
         sight_pieces(&self.t, reached, pieces, n)
+        n_admitted = n
         if n and not is_admitted(&self.t, root, view, &pieces[n - 1]):
-            n -= 1
-        if n:
-            status = link_pinned(&self.t, root, reached, view, pieces, n, ids)
+            n_admitted -= 1
+        if n_admitted:
+            status = link_pinned(
+                &self.t, root, reached, view, pieces, n_admitted, ids, &n_linked
+            )
+        remember_pieces(&self.t, pieces + n_linked, n - n_linked)
         unpin(&self.t, reached)
         settle(&self.t)
         return status

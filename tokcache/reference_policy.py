@@ -13,12 +13,12 @@ COUNT_MAX = 15
 ROWS = 4
 COLUMNS = 32  # counters of one row in one line
 LINE_BYTES = 64
-ENTRIES_A_LINE = 8
+ENTRIES_A_LINE = 4
 MIN_LINES = 8
-SKETCH_SHARE = 32  # of the resident budget
+SKETCH_SHARE = 16  # of the resident budget
 RANK_MAX = 3
 EPOCH_SIGHTINGS = 20  # an entry
-EPOCH_MIN_ENTRIES = 64
+EPOCH_MIN_ENTRIES = 32
 GATE_REQUESTS = 100
 HOT = 9
 REGRET = 2
@@ -70,12 +70,6 @@ class Sketch:
             line, places = self._places(key)
             for place in places:
                 line[place] = max(line[place], count)
-
-    def add(self, key: int) -> int:
-        """Count one sighting and return how many there were with it."""
-        count = min(self.count(key) + 1, COUNT_MAX)
-        self.raise_to(key, count)
-        return count
 
     def halve(self) -> None:
         """Halve every counter."""
@@ -169,7 +163,10 @@ class Wheel:
 
     def count_request(self, sketch: Sketch, n_nodes: int, *, nearly_full: bool) -> None:
         """Count a request; now and then end an epoch, or move the gate."""
-        if self.sightings >= EPOCH_SIGHTINGS * max(n_nodes, EPOCH_MIN_ENTRIES):
+        entries = n_nodes
+        if sketch.lines:
+            entries = min(entries, len(sketch.lines) * ENTRIES_A_LINE)
+        if self.sightings >= EPOCH_SIGHTINGS * max(entries, EPOCH_MIN_ENTRIES):
             sketch.halve()
             self.epoch += 1
             self.sightings = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tokcache._trie import LONGEST_SHORT_TAIL, NODE_BYTES, SEGMENT_HEADER, Trie
-from tokcache.reference_policy import HOT, RANK_MAX, REGRET, Entry, Sketch, Wheel
+from tokcache.reference_policy import COUNT_MAX, HOT, RANK_MAX, REGRET, Entry, Sketch, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -329,12 +329,16 @@ class ReferenceTrie:
         if self.wheel.remove(reached):  # where nothing was sighted, too
             self.wheel.add(reached)
         new = self._sight_pieces(reached, pieces[len(path) :])
+        admitted = new
         if new and not self._is_admitted_tail(*new[-1]):
-            new = new[:-1]
-        if new and not self._fits(pieces[: len(path) + len(new)]):
+            admitted = new[:-1]
+        n_linked = 0
+        if admitted and not self._fits(pieces[: len(path) + len(admitted)]):
             self.oversized += 1
-        elif new:
-            self._extend(reached, new)
+        elif admitted:
+            n_linked = self._extend(reached, admitted)
+        for _, entry in new[n_linked:]:  # a node has its own count until it goes
+            self.sketch.raise_to(entry.key, entry.count)
         if reached.segment and not reached.children and reached not in self.wheel:
             reached.rank = max(reached.rank, self.wheel.hand)
             self.wheel.add(reached)
@@ -351,14 +355,15 @@ class ReferenceTrie:
         self, parent: Entry, pieces: Sequence[Piece]
     ) -> list[tuple[Piece, Entry]]:
         """Count pieces that are not resident below a node, each with its new entry."""
-        self.sketch.start()
-        self._charge_sketch()
+        if pieces:
+            self.sketch.start()
+            self._charge_sketch()
         found = []
         key = parent.key
         for piece in pieces:
             root, anchor, text, is_tail = piece.identity
             key = self._keys.key(root, key, -1 if anchor is None else anchor, text, is_tail)
-            count = self.sketch.add(key)
+            count = min(self.sketch.count(key) + 1, COUNT_MAX)
             found.append((piece, Entry(key, count)))
             self.wheel.sightings += 1
             if count >= REGRET:
@@ -384,8 +389,8 @@ class ReferenceTrie:
             resident += BUCKET_BYTES * max(MIN_BUCKETS, 4 * entries)
         return memory <= self.max_memory_bytes and resident <= self.max_resident_bytes
 
-    def _extend(self, reached: Node, new: Sequence[tuple[Piece, Entry]]) -> None:
-        """Add new pieces below a node, one by one, until one is refused."""
+    def _extend(self, reached: Node, new: Sequence[tuple[Piece, Entry]]) -> int:
+        """Add new pieces below a node until one is refused; return how many were not."""
         made: dict[Identity, Segment] = {}
         segments = []
         for piece, _ in new:  # all are held before anything is evicted
@@ -401,7 +406,7 @@ class ReferenceTrie:
                 self.refused += 1
                 for segment in segments[i:]:
                     self._release(segment)
-                return
+                return i
             child = Node(
                 key=entry.key,
                 count=entry.count,
@@ -416,6 +421,7 @@ class ReferenceTrie:
             parent.children[piece.identity] = child
             parent = child
             self.insertions += piece.token is not None
+        return len(new)
 
     def _admit(
         self, parent: Node, segment: Segment, count: int, *, pinned: Node
