@@ -5,6 +5,7 @@ Switches, all read from the environment:
 - ``TOKCACHE_DEBUG=1``: no optimisation, bounds checks, C asserts.
 - ``TOKCACHE_SANITIZE=1``: Address and UndefinedBehaviour sanitizers.
 - ``TOKCACHE_PROFILE=1``: frame pointers and symbols for perf.
+- ``TOKCACHE_NO_POLICY=1``: a hit counts nothing, for measuring what the policy costs it.
 """
 
 import os
@@ -27,6 +28,8 @@ if switched("DEBUG"):
     compile_args += ["-O0", "-g3", "-UNDEBUG"]
 if switched("PROFILE"):
     compile_args += ["-g", "-fno-omit-frame-pointer"]
+if switched("NO_POLICY"):
+    macros.append(("TOKCACHE_NO_POLICY", "1"))
 if switched("SANITIZE"):
     flags = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g"]
     compile_args += flags

@@ -20,13 +20,15 @@ from tokcache.reference import (
     ReferenceWalker,
 )
 
+from tokcache.reference_policy import MIN_LINES, SKETCH_SHARE, Sketch
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Tokens = list[tuple[str, int, int, bool]]
 
 SPLIT, WHOLE = 1, 2  # what `feed` answers if it does not take the ids
-SIGHTING_MIN_BUDGET = 256 * 1024
+SKETCH_MIN_BUDGET = SKETCH_SHARE * Sketch.bytes_of(MIN_LINES)
 UNBOUNDED = 1 << 40
 
 
@@ -147,11 +149,15 @@ def plan_state(plan: Plan | ReferencePlan) -> tuple[object, ...]:
 class Lockstep:
     """A compiled trie and its model, with wrappers on any number of roots."""
 
-    def __init__(self, memory: int, resident: int, *, hash_bits: int = 64) -> None:
-        # Sightings of long tails go by hash alone, so there it must not collide.
-        bits = 64 if resident >= SIGHTING_MIN_BUDGET else hash_bits
-        self.compiled = Trie(memory, resident, hash_bits=bits)
-        self.model = ReferenceTrie(memory, resident)
+    def __init__(
+        self, memory: int, resident: int, *, hash_seed: int = 1, hash_bits: int = 64
+    ) -> None:
+        self.compiled = Trie(
+            memory, resident, hash_seed=hash_seed, hash_bits=hash_bits
+        )
+        self.model = ReferenceTrie(
+            memory, resident, hash_seed=hash_seed, hash_bits=hash_bits
+        )
         self.budgets = memory, resident
         self.lanes: list[Lane] = []
 
@@ -285,6 +291,8 @@ class Lockstep:
         for root in {lane.root for lane in self.lanes}:
             assert self.compiled.usage(root) == self.model.usage(root)
         assert self.compiled.leaves() == self.model.leaves()
+        assert sorted(self.compiled.residents()) == sorted(self.model.residents())
+        assert self.compiled.policy() == self.model.policy()
         for lane in self.lanes:
             assert lane.compiled.counters() == lane.model.counters()
         memory, resident = self.budgets

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from tests.lockstep import (
-    SIGHTING_MIN_BUDGET,
+    SKETCH_MIN_BUDGET,
     UNBOUNDED,
     Lane,
     Lockstep,
@@ -29,7 +29,6 @@ from tests.lockstep import (
     Tokens,
     eligible,
 )
-from tokcache._trie import SIGHTING_BYTES
 from tokcache._walker import BRIDGE_CHARS
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ memory_budgets = st.one_of(
 resident_budgets = st.one_of(
     st.integers(1300, 5000),
     st.integers(5000, 20000),
-    st.sampled_from([SIGHTING_MIN_BUDGET, 300_000, UNBOUNDED]),
+    st.sampled_from([SKETCH_MIN_BUDGET, 300_000, UNBOUNDED]),
 )
 useful_budgets = st.tuples(memory_budgets, resident_budgets)
 tiny_budgets = st.tuples(st.integers(0, 40), st.integers(0, 1300))
@@ -178,7 +177,7 @@ class Machine(RuleBasedStateMachine):
         for text in ["".join(texts)] if deep else texts[:20]:
             self.both.encode(a_lane, text)
 
-    @precondition(lambda self: self.both.budgets[1] >= SIGHTING_MIN_BUDGET)
+    @precondition(lambda self: self.both.budgets[1] >= SKETCH_MIN_BUDGET)
     @rule(lane=some, n=st.integers(15_000, 260_000), end=ending)
     def encode_fat(self, lane: int, n: int, end: str) -> None:
         """Encode a segment that takes up much of a budget with room for sightings."""
@@ -342,7 +341,7 @@ def test_known_text_between_unknown_is_a_bridge_up_to_a_length(
 
 @pytest.mark.parametrize("chars", range(63, 67))
 def test_a_tail_is_stored_at_once_up_to_a_length(chars: int) -> None:
-    for resident in (SIGHTING_MIN_BUDGET - 1, SIGHTING_MIN_BUDGET):
+    for resident in (SKETCH_MIN_BUDGET - 1, SKETCH_MIN_BUDGET):
         both = Lockstep(UNBOUNDED, resident)
         lane = both.open_root(PLAIN)
         for text in ("a#", "b#", "a#"):
@@ -351,7 +350,7 @@ def test_a_tail_is_stored_at_once_up_to_a_length(chars: int) -> None:
 
 
 def test_a_long_tail_that_was_dropped_is_stored_again_at_once() -> None:
-    both = Lockstep(UNBOUNDED, SIGHTING_MIN_BUDGET)
+    both = Lockstep(UNBOUNDED, SKETCH_MIN_BUDGET)
     lane = both.open_root(PLAIN)
     other = both.open_root(PLAIN)
     for _ in range(3):
@@ -364,20 +363,20 @@ def test_a_long_tail_that_was_dropped_is_stored_again_at_once() -> None:
     assert both.compiled.usage(other.root)[1] == 0
 
 
-@pytest.mark.parametrize("text", ["", "a#", "b" * 300_000 + "#"])
-def test_the_table_of_sightings_is_within_the_budget(text: str) -> None:
-    """See a first long tail in a cache that is full, or almost."""
-    most = SIGHTING_MIN_BUDGET - 2048
-    for left in range(0, SIGHTING_BYTES + 4096, 3000):
-        both = Lockstep(UNBOUNDED, SIGHTING_MIN_BUDGET)
+@pytest.mark.parametrize("text", ["", "a#", "b" * 30_000 + "#"])
+def test_a_new_sketch_is_within_the_budget(text: str) -> None:
+    """See something for the first time in a cache that is full, or almost."""
+    budget = SKETCH_MIN_BUDGET
+    for left in range(1200, 4800, 100):
+        both = Lockstep(UNBOUNDED, budget)
         lane = both.open_root(PLAIN)
-        full = "x" * ((most - left) // 2) + "#" + "y" * ((most - left) // 2) + "#"
+        full = "".join(f"{c * ((budget - left) // 2)}#" for c in "xy")
         for _ in range(2):
             both.encode(lane, full)
             both.compare()
         both.encode(lane, (text or full) + "t" * 70)
         both.compare()
-        both.encode(lane, full.replace("#", "%"))  # does it fit beside the table?
+        both.encode(lane, full.replace("#", "%"))
         both.compare()
 
 

@@ -1,9 +1,10 @@
 # cython: language_level=3
 """Every invariant of the trie, asserted: for tests and debug builds. Header only."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
-from tokcache._link cimport SIGHTING_TABLE_BYTES
+from tokcache._policy cimport BUCKETS, COUNT_MAX, RANK_MAX
+from tokcache._sketch cimport MIN_LINES, sketch_bytes, sketch_may_have
 from tokcache._store cimport (
     charge,
     is_tail,
@@ -44,17 +45,22 @@ cdef inline int check_invariants(trie* t) except -1:
         entry = s.segments[b]
         while entry != NULL:
             assert entry.hash & (s.segment_buckets - 1) == b
+            assert entry.is_charged
             memory += 4 * <int64_t> entry.n_ids
             resident += segment_charge(entry)
             holds[<size_t> entry] = 0
             entry = entry.next
-    assert len(holds) == s.n_segments
-    n = t.leaves.ends.newer
-    while n != &t.leaves.ends:
-        assert n.n_children == 0 and n.segment != NULL
-        assert n.newer.older == n and n.older.newer == n
-        listed.add(<size_t> n)
-        n = n.newer
+    assert len(holds) == s.used.n_segments
+    for b in range(BUCKETS):
+        n = t.wheel.buckets[b].newer
+        while n != &t.wheel.buckets[b]:
+            assert n.n_children == 0 and n.segment != NULL
+            assert n.newer.older == n and n.older.newer == n
+            assert n.rank % BUCKETS == b
+            assert 0 <= <int32_t> (n.rank - t.wheel.hand) <= RANK_MAX
+            listed.add(<size_t> n)
+            n = n.newer
+    assert t.wheel.planned.newer == t.wheel.planned.older == &t.wheel.planned
     seen = set()
     for b in range(s.node_buckets):
         n = s.nodes[b]
@@ -66,7 +72,7 @@ cdef inline int check_invariants(trie* t) except -1:
             per_root[key] = per_root.get(key, 0) + 1
             resident += charge(sizeof(node))
             assert n.n_ids == n.parent.n_ids + n.segment.n_ids
-            assert n.depth == n.parent.depth + 1
+            assert n.count <= COUNT_MAX
             assert (<size_t> n in listed) == (n.n_children == 0)
             assert not (is_tail(n) and n.n_children)
             if n.parent.segment == NULL:
@@ -78,7 +84,7 @@ cdef inline int check_invariants(trie* t) except -1:
             if n.last_child != NULL:
                 assert n.last_child.parent == n
             n = n.next
-    assert len(seen) == s.n_nodes and s.n_pending == 0
+    assert len(seen) == s.used.n_nodes
     assert listed <= seen
     for b in range(s.node_buckets):
         n = s.nodes[b]
@@ -97,10 +103,15 @@ cdef inline int check_invariants(trie* t) except -1:
         assert t.roots[i].n_tails == per_root.get((i, True), 0)
         n = &t.roots[i].top
         assert children.get(<size_t> n, 0) == n.n_children
+    assert s.segment_buckets == s.used.segment_buckets
+    assert s.node_buckets == s.used.node_buckets
     resident += 8 * <int64_t> (s.segment_buckets + s.node_buckets)
-    if t.sightings != NULL:
-        resident += SIGHTING_TABLE_BYTES
-    assert memory == s.memory_bytes and resident == s.resident_bytes
-    assert s.memory_bytes <= s.max_memory_bytes
-    assert s.resident_bytes <= s.max_resident_bytes
+    resident += sketch_bytes(t.counts.n_lines)
+    assert t.counts.n_lines == 0 or (
+        t.counts.n_lines >= MIN_LINES
+        and sketch_may_have(t.counts.n_lines, s.max_resident_bytes)
+    )
+    assert memory == s.used.memory_bytes and resident == s.used.resident_bytes
+    assert s.used.memory_bytes <= s.max_memory_bytes
+    assert s.used.resident_bytes <= s.max_resident_bytes
     return 0

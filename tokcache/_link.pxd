@@ -1,28 +1,50 @@
 # cython: language_level=3
 """Link and evict: what changes the trie. Header only.
 
-A link weighs the whole path, then allocates, then evicts, then links; what fails before
-the eviction changes nothing. The node where the new path begins is pinned meanwhile.
+A link weighs the whole path and allocates all of it first; what fails so far changes
+nothing. Then it goes from the root to the leaf: each segment's victims are planned, and
+only if it may displace them all are they evicted and the segment linked; else it and what
+follows are dropped. So the path is linked as far as it was admitted.
 """
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
 
 from tokcache._policy cimport (
+    BUCKETS,
+    REGRET,
     leaf_add_newest,
     leaf_add_oldest,
     leaf_is_listed,
+    leaf_plan,
     leaf_remove,
-    leaf_victim,
+    later,
+    node_age,
+    path_key,
+    rank_of,
+    wheel_oldest,
+    wheel_reset,
+)
+from tokcache._sketch cimport (
+    COUNT_MAX,
+    MIN_LINES,
+    lines_for,
+    sketch_bytes,
+    sketch_count,
+    sketch_free,
+    sketch_may_have,
+    sketch_raise,
+    sketch_resize,
 )
 from tokcache._store cimport (
     charge,
+    charge_nodes,
+    charge_segment,
+    charges,
     is_tail,
     node,
     node_add,
     node_remove,
-    nodes_reserve,
-    nodes_shrink,
     root_info,
     segment,
     segment_charge,
@@ -30,15 +52,18 @@ from tokcache._store cimport (
     segment_new,
     segment_release,
     segment_size,
-    segments_restore,
     store,
     tables_bound,
+    tables_reserve,
+    tables_settle,
+    uncharge_segment,
 )
 from tokcache._text cimport text_view
 from tokcache._trie cimport (
     LINKED,
     NO_MEMORY,
     OVERSIZED,
+    TAIL_CHARS,
     link_status,
     piece,
     trie,
@@ -46,38 +71,61 @@ from tokcache._trie cimport (
 
 
 cdef enum:
-    # Long tails seen once are remembered by a 32-bit tag in sets of four, first in first
-    # out. Where the whole budget is small the table would be most of it, so there is none.
-    SIGHTING_SETS = 1024
-    SIGHTING_WAYS = 4
-    SIGHTING_TABLE_BYTES = SIGHTING_SETS * SIGHTING_WAYS * 4
-    SIGHTING_MIN_BUDGET = 256 * 1024
     MAX_LENGTH = 0x7FFFFFFF  # of a segment, in code points and in ids
 
 
-cdef inline bint seen_before(trie* t, uint64_t hash) noexcept nogil:
-    """Tell whether a long tail was sighted already, and remember that it is now."""
-    cdef uint32_t* ways
-    cdef uint32_t tag = <uint32_t> (hash >> 32) | 1
-    cdef int i
-    if t.sightings == NULL:
-        if t.store.max_resident_bytes < SIGHTING_MIN_BUDGET:
-            return False
-        t.sightings = <uint32_t*> calloc(SIGHTING_SETS * SIGHTING_WAYS, 4)
-        if t.sightings == NULL:
-            return False
-        t.store.resident_bytes += SIGHTING_TABLE_BYTES
-    ways = t.sightings + (hash & (SIGHTING_SETS - 1)) * SIGHTING_WAYS
-    for i in range(SIGHTING_WAYS):
-        if ways[i] == tag:
-            return True
-    for i in range(SIGHTING_WAYS - 1, 0, -1):
-        ways[i] = ways[i - 1]
-    ways[0] = tag
-    return False
+cdef inline uint32_t piece_key(
+    const trie* t, uint32_t parent, const piece* p
+) noexcept nogil:
+    """Return what a piece's sightings go by: its path, or a long tail's own identity."""
+    if p.token < 0 and p.end - p.start > TAIL_CHARS:
+        parent = 0
+    return path_key(t.store.keys, parent, p.hash)
+
+
+cdef inline void sight_pieces(
+    trie* t, const node* reached, piece* pieces, Py_ssize_t n
+) noexcept nogil:
+    """Count pieces that were asked for and are not resident below a node."""
+    cdef piece* p
+    cdef uint32_t parent = reached.key
+    cdef Py_ssize_t i
+    if n and t.counts.n_lines == 0 and (
+        sketch_may_have(MIN_LINES, t.store.max_resident_bytes)
+    ):
+        t.store.used.resident_bytes += sketch_resize(&t.counts, MIN_LINES)
+    for i in range(n):
+        p = &pieces[i]
+        p.key = piece_key(t, parent, p)
+        p.count = min(sketch_count(&t.counts, p.key) + 1, <int> COUNT_MAX)
+        if p.count >= REGRET:
+            t.wheel.regrets += p.n_ids
+        parent = p.key
+    t.wheel.sightings += <uint64_t> n
+
+
+cdef inline void remember_pieces(trie* t, const piece* pieces, Py_ssize_t n) noexcept nogil:
+    """Keep the counts of pieces that were not linked; a node has its own until it goes."""
+    cdef Py_ssize_t i
+    for i in range(n):
+        sketch_raise(&t.counts, pieces[i].key, pieces[i].count)
+
+
+cdef inline bint is_admitted(
+    trie* t, uint32_t root, const text_view* view, const piece* p
+) noexcept nogil:
+    """Tell whether a piece is no long tail, or one seen before or under another path."""
+    return (
+        p.token >= 0
+        or p.end - p.start <= TAIL_CHARS
+        or p.count > 1
+        or segment_find(&t.store, p.hash, root, p.anchor, True, view, p.start, p.end)
+        != NULL
+    )
 
 
 cdef inline void evict(trie* t, node* leaf) noexcept nogil:
+    """Free a leaf. Its parent, if it has no other children, is the next to go."""
     cdef node* parent = leaf.parent
     cdef root_info* root = t.roots[leaf.segment.root]
     if is_tail(leaf):
@@ -87,44 +135,118 @@ cdef inline void evict(trie* t, node* leaf) noexcept nogil:
     leaf_remove(leaf)
     node_remove(&t.store, leaf)
     if parent.n_children == 0 and parent.segment != NULL:
-        leaf_add_oldest(&t.leaves, parent)
+        parent.rank = later(parent.rank, t.wheel.hand)
+        leaf_add_oldest(&t.wheel, parent, parent.rank)
 
 
 cdef inline bint _is_over(const store* s) noexcept nogil:
-    return s.memory_bytes > s.max_memory_bytes or s.resident_bytes > s.max_resident_bytes
+    return (
+        s.used.memory_bytes > s.max_memory_bytes
+        or s.used.resident_bytes > s.max_resident_bytes
+    )
+
+
+cdef inline bint evict_next(trie* t) noexcept nogil:
+    """Evict one leaf and keep its count in the sketch; false if there is none."""
+    cdef node* victim = wheel_oldest(&t.wheel, &t.wheel.hand)
+    if victim == NULL:
+        return False
+    node_age(&t.wheel, victim)
+    sketch_raise(&t.counts, victim.key, victim.count)
+    evict(t, victim)
+    t.evictions += 1
+    return True
+
+
+cdef inline Py_ssize_t plan_victims(
+    trie* t, const node* spared, int count
+) noexcept nogil:
+    """Return how many leaves must go until both budgets hold, or -1 if they may not.
+
+    They may not where the path that asks for the room comes up itself, and, the gate
+    being closed, where a leaf's rank is not below that of so many sightings. All lists
+    and charges are as they were; only the hand has moved over empty buckets.
+    """
+    cdef store* s = &t.store
+    cdef charges before = s.used
+    cdef Py_ssize_t n = 0
+    cdef node* victim = wheel_oldest(&t.wheel, &t.wheel.hand)
+    cdef uint32_t hand = t.wheel.hand
+    cdef uint32_t limit = rank_of(&t.wheel, count)
+    cdef node* parent
+    while _is_over(s):
+        victim = wheel_oldest(&t.wheel, &hand)
+        if victim == NULL or victim == spared or (
+            t.wheel.is_closed and <int32_t> (limit - hand) <= 0
+        ):
+            n = -1
+            break
+        parent = victim.parent
+        leaf_remove(victim)
+        leaf_plan(&t.wheel, victim)
+        charge_nodes(&s.used, -1)
+        victim.segment.holds -= 1
+        if victim.segment.holds == 0:
+            uncharge_segment(&s.used, victim.segment)
+        parent.n_children -= 1
+        if parent.n_children == 0 and parent.segment != NULL:
+            leaf_add_oldest(&t.wheel, parent, later(parent.rank, hand))
+        n += 1
+    # Undone in reverse, so each goes back to the old end that it came from.
+    while t.wheel.planned.older != &t.wheel.planned:
+        victim = t.wheel.planned.older
+        parent = victim.parent
+        leaf_remove(victim)
+        if parent.n_children == 0 and parent.segment != NULL:
+            leaf_remove(parent)
+        parent.n_children += 1
+        victim.segment.holds += 1
+        leaf_add_oldest(&t.wheel, victim, victim.rank)
+    s.used = before
+    return n
 
 
 cdef inline void make_room(trie* t) noexcept nogil:
-    """Evict until both budgets hold; what is pinned is not in the list."""
-    cdef node* victim
-    while _is_over(&t.store):
-        victim = leaf_victim(&t.leaves)
-        if victim == NULL:
-            return
-        evict(t, victim)
-        t.evictions += 1
+    """Evict until both budgets hold."""
+    while _is_over(&t.store) and evict_next(t):
+        pass
 
 
-cdef inline void pin(trie* t, node* reached) noexcept nogil:
-    """Keep a node, and so its ancestors: it counts one child that does not exist yet."""
-    if reached.segment != NULL and leaf_is_listed(reached):
-        leaf_remove(reached)
+cdef inline void pin(node* reached) noexcept nogil:
+    """Keep a node, and so its ancestors: it counts one child that does not exist.
+
+    A leaf stays where it is listed, and a plan that comes to it stops.
+    """
     reached.n_children += 1
 
 
 cdef inline void unpin(trie* t, node* reached) noexcept nogil:
     reached.n_children -= 1
-    if reached.n_children == 0 and reached.segment != NULL:
-        leaf_add_newest(&t.leaves, reached)
+    if reached.n_children == 0 and reached.segment != NULL and not leaf_is_listed(reached):
+        reached.rank = later(reached.rank, t.wheel.hand)
+        leaf_add_newest(&t.wheel, reached)
+
+
+cdef inline void settle(trie* t) noexcept nogil:
+    """End a change, nothing being pinned: the sketch suits the entries, budgets hold."""
+    cdef uint64_t n_lines
+    if t.counts.n_lines:
+        n_lines = lines_for(
+            t.store.used.n_nodes, t.counts.n_lines, t.store.max_resident_bytes
+        )
+        if n_lines != t.counts.n_lines:
+            t.store.used.resident_bytes += sketch_resize(&t.counts, n_lines)
+    make_room(t)
+    tables_settle(&t.store)
 
 
 cdef inline bint _fits(trie* t, const node* leaf) noexcept nogil:
     """Weigh a whole path, shared payloads once, against both budgets."""
     cdef store* s = &t.store
     cdef int64_t memory = 0
-    cdef int64_t resident = 0
+    cdef int64_t resident = sketch_bytes(t.counts.n_lines)
     cdef int64_t distinct = 0
-    cdef int64_t depth = leaf.depth
+    cdef int64_t depth = 0
     cdef const node* n = leaf
     s.mark += 1
     while n.segment != NULL:
@@ -133,10 +255,9 @@ cdef inline bint _fits(trie* t, const node* leaf) noexcept nogil:
             distinct += 1
             memory += 4 * <int64_t> n.segment.n_ids
             resident += segment_charge(n.segment)
+        depth += 1
         n = n.parent
     resident += depth * charge(sizeof(node)) + tables_bound(distinct, depth)
-    if t.sightings != NULL:
-        resident += SIGHTING_TABLE_BYTES
     return memory <= s.max_memory_bytes and resident <= s.max_resident_bytes
 
 
@@ -156,25 +277,30 @@ cdef inline bint _could_fit(const trie* t, const piece* pieces, Py_ssize_t n) no
     return True
 
 
-cdef inline void _discard_chain(trie* t, node* chain, node* reached) noexcept nogil:
-    cdef node* parent
-    while chain != reached:
-        parent = chain.parent
+cdef inline void _discard_chain(trie* t, node* chain) noexcept nogil:
+    """Free the nodes of a path that are not linked, from the first one down."""
+    cdef node* child
+    while chain != NULL:
+        child = chain.last_child
         segment_release(&t.store, chain.segment)
         free(chain)
-        chain = parent
+        chain = child
 
 
 cdef inline node* _make_chain(
-    trie* t, uint32_t root, node* reached, const text_view* view, piece* pieces,
-    Py_ssize_t n, const uint32_t* ids,
+    trie* t, uint32_t root, node* reached, const text_view* view, const piece* pieces,
+    Py_ssize_t n, const uint32_t* ids, node** leaf,
 ) noexcept nogil:
-    """Make the new nodes of a path, each holding its segment; NULL without memory."""
+    """Make the new nodes of a path, each holding its segment, and return the first.
+
+    Each has the next as ``last_child`` and counts it. NULL without memory.
+    """
     cdef store* s = &t.store
-    cdef node* chain = reached
+    cdef node* first = NULL
+    cdef node* parent = reached
     cdef node* made
     cdef segment* found
-    cdef piece* p
+    cdef const piece* p
     cdef Py_ssize_t i
     for i in range(n):
         p = &pieces[i]
@@ -192,106 +318,138 @@ cdef inline node* _make_chain(
                 # Nobody may hold it yet: take a hold so that giving it back frees it.
                 found.holds += 1
                 segment_release(s, found)
-            _discard_chain(t, chain, reached)
+            _discard_chain(t, first)
             return NULL
         found.holds += 1
         made.segment = found
         made.last_child = NULL
-        made.parent = chain
-        made.n_ids = chain.n_ids + found.n_ids
-        made.n_children = 1  # the next one; the last is set right when it is linked
-        made.depth = chain.depth + 1
+        made.parent = parent
+        made.n_ids = parent.n_ids + found.n_ids
+        made.n_children = 0
+        made.key = p.key
+        made.epoch = t.wheel.epoch
+        made.count = <uint8_t> p.count
         made.newer = NULL
         made.older = NULL
-        chain = made
-    return chain
+        if first == NULL:
+            first = made
+        else:
+            parent.last_child = made
+        parent = made
+    leaf[0] = parent
+    return first
+
+
+cdef inline bint _admit(trie* t, node* made) noexcept nogil:
+    """Charge a node and evict what must go for it; false, and nothing done, if refused."""
+    cdef store* s = &t.store
+    cdef charges before = s.used
+    cdef bint is_new = not made.segment.is_charged
+    cdef Py_ssize_t n_victims
+    charge_nodes(&s.used, 1)
+    if is_new:
+        made.segment.is_charged = True
+        charge_segment(&s.used, made.segment)
+    if not _is_over(s):
+        return True
+    n_victims = plan_victims(t, made.parent, made.count)
+    if n_victims < 0:
+        s.used = before
+        if is_new:
+            made.segment.is_charged = False
+        return False
+    while n_victims > 0:
+        evict_next(t)
+        n_victims -= 1
+    return True
+
+
+cdef inline void _link_node(trie* t, node* made) noexcept nogil:
+    """Make an admitted node the newest leaf of its bucket."""
+    cdef root_info* info = t.roots[made.segment.root]
+    node_add(&t.store, made)
+    if leaf_is_listed(made.parent):
+        leaf_remove(made.parent)
+    made.parent.last_child = made
+    made.parent.n_children += 1
+    made.rank = rank_of(&t.wheel, made.count)
+    leaf_add_newest(&t.wheel, made)
+    if is_tail(made):
+        info.n_tails += 1
+    else:
+        info.n_segments += 1
+        t.insertions += 1
 
 
 cdef inline link_status link_pinned(
-    trie* t, uint32_t root, node* reached, const text_view* view, piece* pieces,
-    Py_ssize_t n, const uint32_t* ids,
+    trie* t, uint32_t root, node* reached, const text_view* view, const piece* pieces,
+    Py_ssize_t n, const uint32_t* ids, Py_ssize_t* n_linked,
 ) noexcept nogil:
     """Add the pieces below a pinned node, of which the first is not yet a child."""
     cdef store* s = &t.store
-    cdef root_info* info = t.roots[root]
-    cdef node* chain
-    cdef node* linked
-    cdef uint64_t buckets = s.segment_buckets
+    cdef node* made
+    cdef node* following
+    cdef node* leaf
     if not _could_fit(t, pieces, n):
         t.oversized += 1
         return OVERSIZED
-    chain = _make_chain(t, root, reached, view, pieces, n, ids)
-    if chain == NULL:
-        segments_restore(s, buckets)
+    if not tables_reserve(s, <uint64_t> n):
         return NO_MEMORY
-    if not _fits(t, chain):
-        _discard_chain(t, chain, reached)
-        segments_restore(s, buckets)
+    made = _make_chain(t, root, reached, view, pieces, n, ids, &leaf)
+    if made == NULL:
+        return NO_MEMORY
+    if not _fits(t, leaf):
+        _discard_chain(t, made)
         t.oversized += 1
         return OVERSIZED
-    if not nodes_reserve(s, s.n_nodes + <uint64_t> n):
-        _discard_chain(t, chain, reached)
-        segments_restore(s, buckets)
-        return NO_MEMORY
-    s.n_pending = <uint64_t> n
-    s.resident_bytes += n * charge(sizeof(node))
-    make_room(t)
-    if _is_over(s):
-        # Not reached while _fits bounds what the tables are left with.
-        s.n_pending = 0
-        s.resident_bytes -= n * charge(sizeof(node))
-        _discard_chain(t, chain, reached)
-        nodes_shrink(s)
-        t.oversized += 1
-        return OVERSIZED
-    chain.n_children = 0
-    leaf_add_newest(&t.leaves, chain)
-    linked = chain
-    while linked != reached:
-        node_add(s, linked)
-        linked.parent.last_child = linked
-        if is_tail(linked):
-            info.n_tails += 1
-        else:
-            info.n_segments += 1
-            t.insertions += 1
-        linked = linked.parent
-    reached.n_children += 1
+    while made != NULL:
+        following = made.last_child
+        if not _admit(t, made):
+            t.refused += 1
+            _discard_chain(t, made)
+            break
+        made.last_child = NULL
+        _link_node(t, made)
+        n_linked[0] += 1
+        made = following
     return LINKED
 
 
-cdef inline void drop_leaves_of(trie* t, uint32_t root, bint every) noexcept nogil:
+cdef inline void _drop_leaves_of(trie* t, uint32_t root, bint every) noexcept nogil:
     """Free all nodes of a root, leaves first, as each becomes one."""
-    cdef node* n = t.leaves.ends.newer
+    cdef node* ends
+    cdef node* n
     cdef node* following
     cdef node* parent
-    while n != &t.leaves.ends:
-        following = n.newer
-        while every or n.segment.root == root:
-            parent = n.parent
-            evict(t, n)
-            if parent.segment == NULL or parent.n_children:
-                break
-            n = parent
-        n = following
+    cdef int i
+    for i in range(BUCKETS):
+        ends = &t.wheel.buckets[i]
+        n = ends.newer
+        while n != ends:
+            following = n.newer
+            while every or n.segment.root == root:
+                parent = n.parent
+                evict(t, n)
+                if parent.segment == NULL or parent.n_children:
+                    break
+                n = parent
+            n = following
 
 
 cdef inline void clear_root(trie* t, uint32_t root) noexcept nogil:
     t.roots[root].clears += 1
-    drop_leaves_of(t, root, False)
+    _drop_leaves_of(t, root, False)
+    tables_settle(&t.store)
 
 
 cdef inline void clear_all(trie* t) noexcept nogil:
     cdef uint32_t i
     for i in range(t.n_roots):
         t.roots[i].clears += 1
-    drop_leaves_of(t, 0, True)
-    free(t.store.segments)
-    free(t.store.nodes)
-    free(t.sightings)
-    t.store.segments = NULL
-    t.store.nodes = NULL
-    t.sightings = NULL
-    t.store.segment_buckets = 0
-    t.store.node_buckets = 0
-    t.store.resident_bytes = 0
+    _drop_leaves_of(t, 0, True)
+    sketch_free(&t.counts)
+    wheel_reset(&t.wheel)
+    t.store.used.segment_buckets = 0
+    t.store.used.node_buckets = 0
+    t.store.used.resident_bytes = 0
+    tables_settle(&t.store)

@@ -7,8 +7,8 @@ malloc one by one, so their weights add up exactly and an eviction gives its byt
 nodes made together lie side by side all the same.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
 from tokcache._text cimport text_copy, text_equal, text_view, tokcache_fold
@@ -33,6 +33,7 @@ cdef struct segment:
     int32_t token  # boundary token at its end; -1 for a tail
     uint32_t mark  # the last weighing that counted it
     uint8_t kind  # bytes a code point
+    uint8_t is_charged  # not yet, where only a link under way needs it
     # The ids follow, then the text.
 
 
@@ -42,7 +43,10 @@ cdef struct node:
     node* parent
     uint64_t n_ids  # from the root through this node
     uint32_t n_children
-    uint32_t depth  # nodes from the root, this one included
+    uint32_t key  # of the path, in the sketch
+    uint32_t rank  # the hand at which it may go
+    uint16_t epoch  # in which its count was last right
+    uint8_t count  # sightings, halved at each epoch
     node* next  # in its bucket
     node* newer  # in the list of leaves, which only leaves are in
     node* older
@@ -56,16 +60,23 @@ cdef struct root_info:
     bint is_closed  # nobody walks from it any more
 
 
-cdef struct store:
-    segment** segments
-    uint64_t segment_buckets
-    uint64_t n_segments
-    node** nodes
-    uint64_t node_buckets
-    uint64_t n_nodes
-    uint64_t n_pending  # nodes about to be linked: the table must not shrink below them
+cdef struct charges:
+    # What is charged against the budgets. A plan changes them and puts them back.
     int64_t memory_bytes
     int64_t resident_bytes
+    uint64_t n_segments
+    uint64_t n_nodes
+    uint64_t segment_buckets
+    uint64_t node_buckets
+
+
+cdef struct store:
+    charges used
+    segment** segments
+    node** nodes
+    # More than are charged only while a link is under way.
+    uint64_t segment_buckets
+    uint64_t node_buckets
     int64_t max_memory_bytes
     int64_t max_resident_bytes
     uint64_t[4] keys  # of the hash
@@ -120,8 +131,46 @@ cdef inline uint64_t _node_bucket(
 # Both tables chain through their entries, so doubling and halving move pointers only and
 # halving cannot fail. An entry of bucket b of n is in b or b + n after a doubling.
 
-cdef inline bint segments_reserve(store* s, uint64_t entries) noexcept nogil:
-    """Make buckets for so many segments; false, and nothing changed, without memory."""
+cdef inline uint64_t buckets_for(uint64_t entries, uint64_t buckets) noexcept nogil:
+    """Return what a table of ``buckets`` is charged with when it has so many entries."""
+    buckets = max(buckets, <uint64_t> MIN_BUCKETS)
+    while buckets < entries:
+        buckets *= 2
+    while buckets > MIN_BUCKETS and 4 * entries < buckets:
+        buckets //= 2
+    return buckets
+
+
+cdef inline void _charge_segments(charges* used, int64_t more) noexcept nogil:
+    cdef uint64_t before = used.segment_buckets
+    used.n_segments += <uint64_t> more
+    used.segment_buckets = buckets_for(used.n_segments, before)
+    used.resident_bytes += 8 * (<int64_t> used.segment_buckets - <int64_t> before)
+
+
+cdef inline void charge_segment(charges* used, const segment* s) noexcept nogil:
+    _charge_segments(used, 1)
+    used.memory_bytes += 4 * <int64_t> s.n_ids
+    used.resident_bytes += segment_charge(s)
+
+
+cdef inline void uncharge_segment(charges* used, const segment* s) noexcept nogil:
+    _charge_segments(used, -1)
+    used.memory_bytes -= 4 * <int64_t> s.n_ids
+    used.resident_bytes -= segment_charge(s)
+
+
+cdef inline void charge_nodes(charges* used, int64_t more) noexcept nogil:
+    cdef uint64_t before = used.node_buckets
+    used.n_nodes += <uint64_t> more
+    used.node_buckets = buckets_for(used.n_nodes, before)
+    used.resident_bytes += (
+        more * charge(sizeof(node))
+        + 8 * (<int64_t> used.node_buckets - <int64_t> before)
+    )
+
+
+cdef inline bint _segments_reserve(store* s, uint64_t entries) noexcept nogil:
     cdef uint64_t wanted = max(s.segment_buckets, <uint64_t> MIN_BUCKETS)
     cdef uint64_t b, old = s.segment_buckets
     cdef segment** grown
@@ -136,7 +185,6 @@ cdef inline bint segments_reserve(store* s, uint64_t entries) noexcept nogil:
         return False
     s.segments = grown
     s.segment_buckets = wanted
-    s.resident_bytes += <int64_t> ((wanted - old) * sizeof(segment*))
     memset(grown + old, 0, (wanted - old) * sizeof(segment*))
     for b in range(old):
         entry = grown[b]
@@ -149,8 +197,7 @@ cdef inline bint segments_reserve(store* s, uint64_t entries) noexcept nogil:
     return True
 
 
-cdef inline bint nodes_reserve(store* s, uint64_t entries) noexcept nogil:
-    """Make buckets for so many nodes; false, and nothing changed, without memory."""
+cdef inline bint _nodes_reserve(store* s, uint64_t entries) noexcept nogil:
     cdef uint64_t wanted = max(s.node_buckets, <uint64_t> MIN_BUCKETS)
     cdef uint64_t b, bucket, old = s.node_buckets
     cdef node** grown
@@ -165,7 +212,6 @@ cdef inline bint nodes_reserve(store* s, uint64_t entries) noexcept nogil:
         return False
     s.nodes = grown
     s.node_buckets = wanted
-    s.resident_bytes += <int64_t> ((wanted - old) * sizeof(node*))
     memset(grown + old, 0, (wanted - old) * sizeof(node*))
     for b in range(old):
         entry = grown[b]
@@ -177,6 +223,13 @@ cdef inline bint nodes_reserve(store* s, uint64_t entries) noexcept nogil:
             grown[bucket] = entry
             entry = following
     return True
+
+
+cdef inline bint tables_reserve(store* s, uint64_t more) noexcept nogil:
+    """Make buckets for so many more entries, not charged yet; false without memory."""
+    return _segments_reserve(s, s.used.n_segments + more) and _nodes_reserve(
+        s, s.used.n_nodes + more
+    )
 
 
 cdef inline void _segments_halve(store* s) noexcept nogil:
@@ -192,50 +245,43 @@ cdef inline void _segments_halve(store* s) noexcept nogil:
             last = last.next
         last.next = s.segments[b + half]
     s.segment_buckets = half
-    s.resident_bytes -= <int64_t> (half * sizeof(segment*))
     shrunk = <segment**> realloc(s.segments, half * sizeof(segment*))
     if shrunk != NULL:
         s.segments = shrunk
 
 
-cdef inline void segments_shrink(store* s) noexcept nogil:
-    while s.segment_buckets > MIN_BUCKETS and 4 * s.n_segments < s.segment_buckets:
-        _segments_halve(s)
-
-
-cdef inline void segments_restore(store* s, uint64_t buckets) noexcept nogil:
-    """Take back a growth whose entries are gone again."""
-    while s.segment_buckets > max(buckets, <uint64_t> MIN_BUCKETS):
-        _segments_halve(s)
-    if buckets == 0:
-        free(s.segments)
-        s.segments = NULL
-        s.resident_bytes -= <int64_t> (s.segment_buckets * sizeof(segment*))
-        s.segment_buckets = 0
-
-
-cdef inline void nodes_shrink(store* s) noexcept nogil:
-    cdef uint64_t b, half
+cdef inline void _nodes_halve(store* s) noexcept nogil:
+    cdef uint64_t b, half = s.node_buckets // 2
     cdef node* last
     cdef node** shrunk
-    while (
-        s.node_buckets > MIN_BUCKETS
-        and 4 * (s.n_nodes + s.n_pending) < s.node_buckets
-    ):
-        half = s.node_buckets // 2
-        for b in range(half):
-            if s.nodes[b] == NULL:
-                s.nodes[b] = s.nodes[b + half]
-                continue
-            last = s.nodes[b]
-            while last.next != NULL:
-                last = last.next
-            last.next = s.nodes[b + half]
-        s.node_buckets = half
-        s.resident_bytes -= <int64_t> (half * sizeof(node*))
-        shrunk = <node**> realloc(s.nodes, half * sizeof(node*))
-        if shrunk != NULL:
-            s.nodes = shrunk
+    for b in range(half):
+        if s.nodes[b] == NULL:
+            s.nodes[b] = s.nodes[b + half]
+            continue
+        last = s.nodes[b]
+        while last.next != NULL:
+            last = last.next
+        last.next = s.nodes[b + half]
+    s.node_buckets = half
+    shrunk = <node**> realloc(s.nodes, half * sizeof(node*))
+    if shrunk != NULL:
+        s.nodes = shrunk
+
+
+cdef inline void tables_settle(store* s) noexcept nogil:
+    """Give back the buckets that are not charged."""
+    while s.segment_buckets > max(s.used.segment_buckets, <uint64_t> MIN_BUCKETS):
+        _segments_halve(s)
+    while s.node_buckets > max(s.used.node_buckets, <uint64_t> MIN_BUCKETS):
+        _nodes_halve(s)
+    if s.used.segment_buckets == 0:
+        free(s.segments)
+        s.segments = NULL
+        s.segment_buckets = 0
+    if s.used.node_buckets == 0:
+        free(s.nodes)
+        s.nodes = NULL
+        s.node_buckets = 0
 
 
 cdef inline segment* segment_find(
@@ -266,14 +312,10 @@ cdef inline segment* segment_new(
     const text_view* view, Py_ssize_t start, Py_ssize_t end, int kind,
     const uint32_t* ids, int64_t n_ids,
 ) noexcept nogil:
-    """Make a segment that nobody holds yet, or NULL without memory."""
-    cdef int64_t size = segment_size(n_ids, end - start, kind)
-    cdef segment* made
+    """Make a segment that nobody holds and nothing is charged for; NULL without memory."""
     cdef uint64_t bucket
     cdef int64_t i
-    if not segments_reserve(s, s.n_segments + 1):
-        return NULL
-    made = <segment*> malloc(<size_t> size)
+    cdef segment* made = <segment*> malloc(<size_t> segment_size(n_ids, end - start, kind))
     if made == NULL:
         return NULL
     made.hash = hash
@@ -285,15 +327,13 @@ cdef inline segment* segment_new(
     made.token = token
     made.mark = 0
     made.kind = <uint8_t> kind
+    made.is_charged = False
     for i in range(n_ids):
         segment_ids(made)[i] = ids[i]
     text_copy(view, start, end, kind, segment_text(made))
     bucket = hash & (s.segment_buckets - 1)
     made.next = s.segments[bucket]
     s.segments[bucket] = made
-    s.n_segments += 1
-    s.memory_bytes += 4 * n_ids
-    s.resident_bytes += charge(size)
     return made
 
 
@@ -307,11 +347,9 @@ cdef inline void segment_release(store* s, segment* held) noexcept nogil:
     while place[0] != held:
         place = &place[0].next
     place[0] = held.next
-    s.n_segments -= 1
-    s.memory_bytes -= 4 * <int64_t> held.n_ids
-    s.resident_bytes -= segment_charge(held)
+    if held.is_charged:
+        uncharge_segment(&s.used, held)
     free(held)
-    segments_shrink(s)
 
 
 cdef inline node* node_find(
@@ -327,12 +365,10 @@ cdef inline node* node_find(
 
 
 cdef inline void node_add(store* s, node* made) noexcept nogil:
-    """Put a node that counts as pending into the table, which has room for it."""
+    """Put a node that is charged into the table, which has room for it."""
     cdef uint64_t bucket = _node_bucket(s, made.parent, made.segment)
     made.next = s.nodes[bucket]
     s.nodes[bucket] = made
-    s.n_nodes += 1
-    s.n_pending -= 1
 
 
 cdef inline void node_remove(store* s, node* gone) noexcept nogil:
@@ -344,12 +380,10 @@ cdef inline void node_remove(store* s, node* gone) noexcept nogil:
     if gone.parent.last_child == gone:
         gone.parent.last_child = NULL
     gone.parent.n_children -= 1
-    s.n_nodes -= 1
-    s.resident_bytes -= charge(sizeof(node))
     s.version += 1
+    charge_nodes(&s.used, -1)
     segment_release(s, gone.segment)
     free(gone)
-    nodes_shrink(s)
 
 
 cdef inline int64_t tables_bound(int64_t n_segments, int64_t n_nodes) noexcept nogil:

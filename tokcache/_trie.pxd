@@ -3,8 +3,9 @@
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
-from tokcache._policy cimport leaf_list
+from tokcache._policy cimport wheel
 from tokcache._scan cimport Scanner, scan_cursor
+from tokcache._sketch cimport sketch
 from tokcache._store cimport node, root_info, segment, store
 from tokcache._text cimport text_view
 
@@ -32,6 +33,9 @@ cdef struct piece:
     uint64_t hash
     int64_t ids_at
     int64_t n_ids
+    # Set by a link:
+    uint32_t key  # in the sketch
+    int count  # sightings, this one included
 
 
 cdef struct walk:
@@ -43,13 +47,14 @@ cdef struct walk:
 
 cdef struct trie:
     store store
-    leaf_list leaves
+    wheel wheel
+    sketch counts  # of what is not resident
     root_info** roots
     uint32_t n_roots
-    uint32_t* sightings  # of long tails, made when the first one is seen
     int64_t insertions
     int64_t evictions
     int64_t oversized
+    int64_t refused  # prompts of which not everything was admitted
 
 
 cdef class Trie:

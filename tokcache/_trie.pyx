@@ -13,17 +13,27 @@ from libc.string cimport memcpy
 
 from tokcache._check cimport check_invariants, stored_text
 from tokcache._link cimport (
-    SIGHTING_TABLE_BYTES,
     clear_all,
     clear_root as clear_one_root,
+    is_admitted,
     link_pinned,
-    make_room,
+    piece_key,
     pin,
-    seen_before,
+    remember_pieces,
+    settle,
+    sight_pieces,
     unpin,
 )
-from tokcache._policy cimport leaf_touch, leaves_init
+from tokcache._policy cimport (
+    BUCKETS,
+    node_age,
+    path_sight,
+    request_count,
+    wheel,
+    wheel_init,
+)
 from tokcache._scan cimport Scanner, scan_cursor, scan_match
+from tokcache._sketch cimport LINE_BYTES
 from tokcache._store cimport (
     charge,
     identity_state,
@@ -35,14 +45,13 @@ from tokcache._store cimport (
     segment_ids,
     segment_text,
 )
-from tokcache._text cimport text_equal, text_hash, text_narrowest, text_view
+from tokcache._text cimport text_equal, text_hash, text_narrowest, text_of, text_view
 
 import os
 
 
 NODE_BYTES = charge(sizeof(node))
 SEGMENT_HEADER = sizeof(segment)
-SIGHTING_BYTES = SIGHTING_TABLE_BYTES
 LONGEST_SHORT_TAIL = TAIL_CHARS
 
 
@@ -66,9 +75,19 @@ cdef void copy_path(const node* reached, uint32_t* out) noexcept nogil:
         reached = reached.parent
 
 
+cdef tuple path_texts(const node* n):
+    """Return the texts of a path."""
+    cdef list texts = []
+    while n.segment != NULL:
+        texts.append(stored_text(n.segment))
+        n = n.parent
+    return tuple(reversed(texts))
+
+
 cdef void touch(trie* t, node* reached) noexcept nogil:
-    """Note that a walk ended here."""
-    leaf_touch(&t.leaves, reached)
+    """Note that a request matched the path to this node."""
+    path_sight(&t.wheel, reached, NULL)
+    request_count(&t.wheel, &t.counts, &t.store)
 
 
 @cython.final
@@ -88,7 +107,7 @@ cdef class Trie:
         self, max_memory_bytes, max_resident_bytes, *, hash_seed=None, hash_bits=64
     ):
         cdef int i
-        leaves_init(&self.t.leaves)
+        wheel_init(&self.t.wheel)
         self.t.store.max_memory_bytes = max_memory_bytes
         self.t.store.max_resident_bytes = max_resident_bytes
         if max_memory_bytes < 0 or max_resident_bytes < 0:
@@ -106,7 +125,7 @@ cdef class Trie:
 
     def __dealloc__(self):
         cdef uint32_t i
-        if self.t.leaves.ends.newer == NULL:
+        if self.t.wheel.planned.newer == NULL:
             return  # the constructor was not even entered
         clear_all(&self.t)
         for i in range(self.t.n_roots):
@@ -160,9 +179,11 @@ cdef class Trie:
         self.t.roots[root].is_closed = close
 
     def usage(self, root=None):
-        """Return entries, tails, memory and resident bytes, insertions, evictions, oversized.
+        """Return entries, tails, memory and resident bytes, and what happened to prompts.
 
-        Entries and tails are those of one root if it is given. O(roots).
+        That is insertions, evictions, prompts that alone are over a budget, prompts of
+        which not everything was admitted, and whether the gate is closed. Entries and
+        tails are those of one root if it is given, the rest is the whole cache's. O(roots).
         """
         cdef int64_t entries = 0
         cdef int64_t tails = 0
@@ -179,30 +200,77 @@ cdef class Trie:
             return (
                 entries,
                 tails,
-                self.t.store.memory_bytes,
-                self.t.store.resident_bytes,
+                self.t.store.used.memory_bytes,
+                self.t.store.used.resident_bytes,
                 self.t.insertions,
                 self.t.evictions,
                 self.t.oversized,
+                self.t.refused,
+                bool(self.t.wheel.is_closed),
             )
 
     def leaves(self):
         """Return the leaves, the next victim first, as (root, texts of the path)."""
+        cdef node* ends
         cdef node* n
-        cdef node* up
+        cdef int i
         cdef list found = []
-        cdef list texts
         with cython.critical_section(self):
-            n = self.t.leaves.ends.newer
-            while n != &self.t.leaves.ends:
-                texts = []
-                up = n
-                while up.segment != NULL:
-                    texts.append(stored_text(up.segment))
-                    up = up.parent
-                found.append((n.segment.root, tuple(reversed(texts))))
-                n = n.newer
+            for i in range(BUCKETS):
+                ends = &self.t.wheel.buckets[(self.t.wheel.hand + i) % BUCKETS]
+                n = ends.newer
+                while n != ends:
+                    found.append((n.segment.root, path_texts(n)))
+                    n = n.newer
         return found
+
+    def residents(self):
+        """Return all nodes as (root, texts of the path, sightings, rank from the hand)."""
+        cdef node* n
+        cdef uint64_t b
+        cdef list found = []
+        with cython.critical_section(self):
+            for b in range(self.t.store.node_buckets):
+                n = self.t.store.nodes[b]
+                while n != NULL:
+                    node_age(&self.t.wheel, n)
+                    found.append((
+                        n.segment.root,
+                        path_texts(n),
+                        n.count,
+                        <int32_t> (n.rank - self.t.wheel.hand),
+                    ))
+                    n = n.next
+        return found
+
+    def policy(self):
+        """Return hand, epoch, its sightings, requests, both sums of the gate, the sketch."""
+        cdef wheel* w = &self.t.wheel
+        with cython.critical_section(self):
+            return (
+                w.hand,
+                w.epoch,
+                w.sightings,
+                w.requests,
+                w.hits,
+                w.regrets,
+                (<const char*> self.t.counts.lines)[: self.t.counts.n_lines * LINE_BYTES],
+            )
+
+    def key(self, root, parent, anchor, str text not None, bint tail):
+        """Return the key by which a piece below a path with the key ``parent`` is counted.
+
+        The key of a root is 0, the anchor at the start of a text -1.
+        """
+        cdef text_view view = text_of(text)
+        cdef piece p
+        p.start = 0
+        p.end = view.length
+        p.anchor = anchor
+        p.token = NO_TOKEN if tail else 0
+        p.kind = text_narrowest(&view, 0, view.length)
+        p.hash = self.hash_piece(root, &view, &p)
+        return piece_key(&self.t, parent, &p)
 
     def check(self):
         """Assert every invariant. Walks everything: for tests and debug builds."""
@@ -282,15 +350,11 @@ cdef class Trie:
         cdef node* reached = w.reached
         cdef node* child
         cdef segment* found
-        cdef piece* last = &pieces[n - 1]
         cdef link_status status = LINKED
-        pin(&self.t, reached)
-        if n and last.token < 0:
-            if not tails_allowed:
-                n -= 1
-            elif last.end - last.start > TAIL_CHARS and self.find(root, view, last) == NULL:
-                if not seen_before(&self.t, last.hash):
-                    n -= 1
+        cdef Py_ssize_t n_linked = 0
+        cdef Py_ssize_t n_admitted
+        if n and pieces[n - 1].token < 0 and not tails_allowed:
+            n -= 1
         # Another call may have linked the same pieces meanwhile.
         while n:
             found = self.find(root, view, pieces)
@@ -298,15 +362,22 @@ cdef class Trie:
             if child == NULL:
                 break
             reached.last_child = child
-            pin(&self.t, child)
-            unpin(&self.t, reached)
             reached = child
             pieces += 1
             n -= 1
-        if n:
-            status = link_pinned(&self.t, root, reached, view, pieces, n, ids)
+        path_sight(&self.t.wheel, reached, w.reached)
+        pin(reached)
+        sight_pieces(&self.t, reached, pieces, n)
+        n_admitted = n
+        if n and not is_admitted(&self.t, root, view, &pieces[n - 1]):
+            n_admitted -= 1
+        if n_admitted:
+            status = link_pinned(
+                &self.t, root, reached, view, pieces, n_admitted, ids, &n_linked
+            )
+        remember_pieces(&self.t, pieces + n_linked, n - n_linked)
         unpin(&self.t, reached)
-        make_room(&self.t)  # the table of sightings may be new
+        settle(&self.t)
         return status
 
 

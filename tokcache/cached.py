@@ -304,7 +304,7 @@ class CachedTokenizer(Flow):
             return L1CacheStats()
         hits, misses, cached, uncached, passed, failures = counted
         entries, tails, memory, resident, insertions, evictions, oversized = (
-            self._trie.usage()
+            self._trie.usage()[:7]
         )
         return L1CacheStats(
             hits=hits,

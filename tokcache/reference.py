@@ -282,7 +282,12 @@ class ReferencePlan:
             and self._clears == trie.clears[walker.root]
             and len(trie.walk(walker.root, self._pieces)) >= self._n_matched
         ):
-            trie.link(walker.root, self._pieces, tails_allowed=walker.cache_tails)
+            trie.link(
+                walker.root,
+                self._pieces,
+                self._n_matched,
+                tails_allowed=walker.cache_tails,
+            )
         return self._counted(ids, fresh)
 
     def finish_whole(self, ids: Iterable[int], /) -> tuple[int, ...]:

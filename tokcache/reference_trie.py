@@ -1,23 +1,18 @@
 # ruff: noqa: S101 - `check` is there to assert, the rest states what is known
-"""A slow, obvious model of the trie: nodes in dicts, leaves in one ordered list."""
+"""A slow, obvious model of the trie: nodes in dicts, victims tried out on copies."""
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from tokcache._trie import (
-    LONGEST_SHORT_TAIL,
-    NODE_BYTES,
-    SEGMENT_HEADER,
-    SIGHTING_BYTES,
-)
+from tokcache._trie import LONGEST_SHORT_TAIL, NODE_BYTES, SEGMENT_HEADER, Trie
+from tokcache.reference_policy import COUNT_MAX, HOT, RANK_MAX, REGRET, Entry, Sketch, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SIGHTING_MIN_BUDGET = 256 * 1024  # below it the table of sightings would be most of it
 MIN_BUCKETS = 64
 BUCKET_BYTES = 8
 ID_BYTES = 4
@@ -48,12 +43,17 @@ class Segment:
     ids: tuple[int, ...]
     holds: int = 0
 
+    @property
+    def charge(self) -> int:
+        """Return the bytes that it takes."""
+        return segment_charge(self.identity.text, len(self.ids))
+
 
 @dataclass(eq=False)
-class Node:
+class Node(Entry):
     """A segment under one path. A root has neither segment nor parent."""
 
-    root: int
+    root: int = 0
     segment: Segment | None = None
     parent: Node | None = None
     children: dict[Identity, Node] = field(default_factory=dict)
@@ -67,23 +67,59 @@ class Node:
             node = node.parent
         return found[::-1]
 
+    def texts(self) -> tuple[str, ...]:
+        """Return the texts of the path."""
+        return tuple(segment.identity.text for segment in self.path())
 
-@dataclass
-class Table:
-    """Count the buckets of a hash table: doubled when full, halved at a quarter."""
 
-    entries: int = 0
-    buckets: int = 0
+def buckets_for(entries: int, buckets: int) -> int:
+    """Return the buckets of a hash table: doubled when full, halved at a quarter."""
+    buckets = max(buckets, MIN_BUCKETS)
+    while entries > buckets:
+        buckets *= 2
+    while buckets > MIN_BUCKETS and 4 * entries < buckets:
+        buckets //= 2
+    return buckets
 
-    def change(self, by: int) -> None:
-        """Note that there are so many entries more, or fewer."""
-        self.entries += by
-        if by > 0:
-            self.buckets = max(self.buckets, MIN_BUCKETS)
-        while self.entries > self.buckets:
-            self.buckets *= 2
-        while self.buckets > MIN_BUCKETS and 4 * self.entries < self.buckets:
-            self.buckets //= 2
+
+@dataclass(frozen=True)
+class Charges:
+    """Sum up what is charged against the budgets. Immutable, so a plan can be dropped."""
+
+    segments: int = 0
+    nodes: int = 0
+    segment_buckets: int = 0
+    node_buckets: int = 0
+    memory_bytes: int = 0
+    segment_bytes: int = 0
+    sketch_bytes: int = 0
+
+    @property
+    def resident_bytes(self) -> int:
+        """Return the bytes that everything stored takes."""
+        return (
+            NODE_BYTES * self.nodes
+            + self.segment_bytes
+            + BUCKET_BYTES * (self.segment_buckets + self.node_buckets)
+            + self.sketch_bytes
+        )
+
+    def with_nodes(self, more: int) -> Charges:
+        """Charge so many nodes more, or fewer."""
+        nodes = self.nodes + more
+        buckets = buckets_for(nodes, self.node_buckets)
+        return replace(self, nodes=nodes, node_buckets=buckets)
+
+    def with_segment(self, segment: Segment, sign: int) -> Charges:
+        """Charge one segment more (``sign`` 1), or fewer (-1)."""
+        segments = self.segments + sign
+        return replace(
+            self,
+            segments=segments,
+            segment_buckets=buckets_for(segments, self.segment_buckets),
+            memory_bytes=self.memory_bytes + sign * ID_BYTES * len(segment.ids),
+            segment_bytes=self.segment_bytes + sign * segment.charge,
+        )
 
 
 def charge(size: int) -> int:
@@ -101,11 +137,19 @@ def segment_charge(text: str, n_ids: int) -> int:
 class ReferenceTrie:
     """Own the segments and nodes of one cache, within two budgets of bytes.
 
-    The leaves of all roots are in one list, least recently used first, and the first
-    goes first. ``check`` recomputes from the nodes what is otherwise kept as sums.
+    What was seen how often goes by the compiled trie's own keys, which depend on
+    ``hash_seed`` and ``hash_bits`` as they do there. ``check`` recomputes from the nodes
+    what is otherwise kept as sums.
     """
 
-    def __init__(self, max_memory_bytes: int, max_resident_bytes: int) -> None:
+    def __init__(
+        self,
+        max_memory_bytes: int,
+        max_resident_bytes: int,
+        *,
+        hash_seed: int | None = None,
+        hash_bits: int = 64,
+    ) -> None:
         if max_memory_bytes < 0 or max_resident_bytes < 0:
             raise ValueError("a budget must be >= 0")
         self.max_memory_bytes = max_memory_bytes
@@ -113,31 +157,30 @@ class ReferenceTrie:
         self.roots: list[Node] = []
         self.clears: list[int] = []  # how often each root was cleared
         self.segments: dict[Identity, Segment] = {}
-        self.lru: OrderedDict[Node, None] = OrderedDict()
-        self.sightings: set[Identity] | None = None
-        self.insertions = self.evictions = self.oversized = 0
-        self._forget_sizes()
+        self.wheel = Wheel()
+        self.insertions = self.evictions = self.oversized = self.refused = 0
+        self._keys = Trie(0, 0, hash_seed=hash_seed, hash_bits=hash_bits)
+        self._forget()
 
-    def _forget_sizes(self) -> None:
-        self._segment_table = Table()
-        self._node_table = Table()
-        self._segment_bytes = 0
-        self.memory_bytes = 0
-        self.sightings = None
+    def _forget(self) -> None:
+        self.used = Charges()
+        self.sketch = Sketch(self.max_resident_bytes)
+        self.wheel.reset()
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return the bytes of all payloads."""
+        return self.used.memory_bytes
 
     @property
     def resident_bytes(self) -> int:
         """Return the bytes that everything stored takes."""
-        return (
-            NODE_BYTES * self._node_table.entries
-            + self._segment_bytes
-            + BUCKET_BYTES * (self._segment_table.buckets + self._node_table.buckets)
-            + (SIGHTING_BYTES if self.sightings is not None else 0)
-        )
+        return self.used.resident_bytes
 
     def open_root(self) -> int:
         """Add a root, where walks begin, and return its number."""
-        self.roots.append(Node(len(self.roots)))
+        self._keys.open_root()
+        self.roots.append(Node(root=len(self.roots)))
         self.clears.append(0)
         return len(self.roots) - 1
 
@@ -147,20 +190,17 @@ class ReferenceTrie:
         Plans made before and finished after insert nothing. Not counted as evictions.
         """
         for node in reversed(self._nodes(root)):
-            self.lru.pop(node, None)
+            self.wheel.remove(node)
             self._drop(node)
         for number in range(len(self.roots)) if root is None else [root]:
             self.clears[number] += 1
         if root is None:
-            self._forget_sizes()
+            self._forget()
 
     def usage(
         self, root: int | None = None
-    ) -> tuple[int, int, int, int, int, int, int]:
-        """Return entries, tails, both kinds of bytes, insertions, evictions, oversized.
-
-        Entries and tails are those of one root if it is given.
-        """
+    ) -> tuple[int, int, int, int, int, int, int, int, bool]:
+        """Return what the compiled trie's method of this name does."""
         nodes = self._nodes(root)
         tails = sum(node.segment.identity.is_tail for node in nodes if node.segment)
         return (
@@ -171,14 +211,39 @@ class ReferenceTrie:
             self.insertions,
             self.evictions,
             self.oversized,
+            self.refused,
+            self.wheel.is_closed,
         )
 
     def leaves(self) -> list[tuple[int, tuple[str, ...]]]:
         """Return the leaves, the next victim first, as (root, texts of the path)."""
+        return [(leaf.root, leaf.texts()) for leaf in self._listed()]
+
+    def residents(self) -> list[tuple[int, tuple[str, ...], int, int]]:
+        """Return all nodes as (root, texts of the path, sightings, rank from the hand)."""
+        nodes = self._nodes()
+        for node in nodes:
+            self.wheel.age(node)
         return [
-            (leaf.root, tuple(segment.identity.text for segment in leaf.path()))
-            for leaf in self.lru
+            (node.root, node.texts(), node.count, node.rank - self.wheel.hand)
+            for node in nodes
         ]
+
+    def policy(self) -> tuple[int, int, int, int, int, int, bytes]:
+        """Return hand, epoch, its sightings, requests, both sums of the gate, the sketch."""
+        wheel = self.wheel
+        return (
+            wheel.hand,
+            wheel.epoch,
+            wheel.sightings,
+            wheel.requests,
+            wheel.hits,
+            wheel.regrets,
+            bytes(self.sketch),
+        )
+
+    def _listed(self) -> list[Node]:
+        return [entry for entry in self.wheel.listed() if isinstance(entry, Node)]
 
     def check(self) -> None:
         """Assert that every sum and list is what the nodes say it is."""
@@ -186,13 +251,15 @@ class ReferenceTrie:
         holds = Counter(node.segment for node in nodes)
         segments = self.segments.values()
         assert holds == {segment: segment.holds for segment in segments}
-        assert set(self.lru) == {node for node in nodes if not node.children}
-        assert self._node_table.entries == len(nodes)
-        assert self._segment_table.entries == len(self.segments)
+        assert set(self._listed()) == {node for node in nodes if not node.children}
+        for leaf in self._listed():
+            assert leaf in self.wheel.buckets[leaf.rank]
+            assert 0 <= leaf.rank - self.wheel.hand <= RANK_MAX
+        assert self.used.nodes == len(nodes)
+        assert self.used.segments == len(self.segments)
         assert self.memory_bytes == sum(ID_BYTES * len(s.ids) for s in segments)
-        assert self._segment_bytes == sum(
-            segment_charge(s.identity.text, len(s.ids)) for s in segments
-        )
+        assert self.used.segment_bytes == sum(s.charge for s in segments)
+        assert self.used.sketch_bytes == Sketch.bytes_of(len(self.sketch.lines))
         assert self.memory_bytes <= self.max_memory_bytes
         assert self.resident_bytes <= self.max_resident_bytes
 
@@ -221,90 +288,208 @@ class ReferenceTrie:
         return path
 
     def touch(self, path: Sequence[Node]) -> None:
-        """Move the end of a path, if it is a leaf, to the young end of the list."""
-        if path and path[-1] in self.lru:
-            self.lru.move_to_end(path[-1])
+        """Note a request that matched a path."""
+        self._sight(path)
+        self.wheel.count_request(
+            self.sketch,
+            self.used.nodes,
+            nearly_full=self._is_over(self.used, share=10),
+        )
 
-    def link(self, root: int, pieces: list[Piece], *, tails_allowed: bool) -> None:
-        """Make nodes for all pieces of one text, where admission and budgets allow."""
-        if pieces[-1].token is None and not (
-            tails_allowed and self._admits_tail(pieces[-1].identity)
-        ):
+    def _sight(self, path: Sequence[Node]) -> None:
+        """Count each node of a path; its end, if a leaf, is the newest of its bucket."""
+        for node in path:
+            assert node.segment is not None
+            was_listed = self.wheel.remove(node)
+            self.wheel.sight(node)
+            if was_listed:
+                self.wheel.add(node)
+            if node.count < HOT:
+                self.wheel.hits += len(node.segment.ids)
+
+    def _is_over(self, used: Charges, share: int | None = None) -> bool:
+        """Tell whether a budget is exceeded, or all of it but one part of so many."""
+        return any(
+            bytes_used > budget - (budget // share if share else 0)
+            for bytes_used, budget in (
+                (used.memory_bytes, self.max_memory_bytes),
+                (used.resident_bytes, self.max_resident_bytes),
+            )
+        )
+
+    def link(
+        self, root: int, pieces: list[Piece], n_matched: int, *, tails_allowed: bool
+    ) -> None:
+        """Make nodes for what follows a matched path, as far as it is admitted."""
+        if pieces[-1].token is None and not tails_allowed:
             pieces = pieces[:-1]
         path = self.walk(root, pieces)
-        if len(path) == len(pieces):
-            pass
-        elif self._fits(pieces):
-            self._extend(root, path, pieces[len(path) :])
-        else:
+        self._sight(path[n_matched:])
+        reached = path[-1] if path else self.roots[root]
+        if self.wheel.remove(reached):  # where nothing was sighted, too
+            self.wheel.add(reached)
+        new = self._sight_pieces(reached, pieces[len(path) :])
+        admitted = new
+        if new and not self._is_admitted_tail(*new[-1]):
+            admitted = new[:-1]
+        n_linked = 0
+        if admitted and not self._fits(pieces[: len(path) + len(admitted)]):
             self.oversized += 1
-        self.touch(path)
-        self._make_room()  # the table of sightings may be new
+        elif admitted:
+            n_linked = self._extend(reached, admitted)
+        for _, entry in new[n_linked:]:  # a node has its own count until it goes
+            self.sketch.raise_to(entry.key, entry.count)
+        if reached.segment and not reached.children and reached not in self.wheel:
+            reached.rank = max(reached.rank, self.wheel.hand)
+            self.wheel.add(reached)
+        self.sketch.suit(self.used.nodes)
+        self._charge_sketch()
+        while self._is_over(self.used) and self.wheel.buckets:
+            self._evict(pinned=None)
 
-    def _admits_tail(self, tail: Identity) -> bool:
-        """Tell whether a tail is short, resident or seen before; remember it if not."""
-        if len(tail.text) <= LONGEST_SHORT_TAIL or tail in self.segments:
-            return True
-        if self.sightings is None:
-            if self.max_resident_bytes < SIGHTING_MIN_BUDGET:
-                return False
-            self.sightings = set()
-        was_seen = tail in self.sightings
-        self.sightings.add(tail)
-        return was_seen
+    def _charge_sketch(self) -> None:
+        size = Sketch.bytes_of(len(self.sketch.lines))
+        self.used = replace(self.used, sketch_bytes=size)
+
+    def _sight_pieces(
+        self, parent: Entry, pieces: Sequence[Piece]
+    ) -> list[tuple[Piece, Entry]]:
+        """Count pieces that are not resident below a node, each with its new entry."""
+        if pieces:
+            self.sketch.start()
+            self._charge_sketch()
+        found = []
+        key = parent.key
+        for piece in pieces:
+            root, anchor, text, is_tail = piece.identity
+            key = self._keys.key(root, key, -1 if anchor is None else anchor, text, is_tail)
+            count = min(self.sketch.count(key) + 1, COUNT_MAX)
+            found.append((piece, Entry(key, count)))
+            self.wheel.sightings += 1
+            if count >= REGRET:
+                self.wheel.regrets += len(piece.ids or ())
+        return found
+
+    def _is_admitted_tail(self, piece: Piece, entry: Entry) -> bool:
+        """Tell whether a piece is no long tail, or one seen before or resident."""
+        return (
+            piece.token is not None
+            or len(piece.identity.text) <= LONGEST_SHORT_TAIL
+            or entry.count > 1
+            or piece.identity in self.segments
+        )
 
     def _fits(self, pieces: Sequence[Piece]) -> bool:
         """Weigh a whole path, shared segments once, as if nothing else were stored."""
         distinct = {piece.identity: len(piece.ids or ()) for piece in pieces}
         memory = ID_BYTES * sum(distinct.values())
-        resident = NODE_BYTES * len(pieces)
+        resident = NODE_BYTES * len(pieces) + self.used.sketch_bytes
         resident += sum(segment_charge(key.text, n) for key, n in distinct.items())
         for entries in (len(distinct), len(pieces)):
             resident += BUCKET_BYTES * max(MIN_BUCKETS, 4 * entries)
-        if self.sightings is not None:
-            resident += SIGHTING_BYTES
         return memory <= self.max_memory_bytes and resident <= self.max_resident_bytes
 
-    def _extend(self, root: int, path: list[Node], new: Sequence[Piece]) -> None:
-        """Add the new pieces below a path, and make room for them first."""
-        node = path[-1] if path else self.roots[root]
-        self.lru.pop(node, None)  # pinned
-        segments = [self._hold(piece) for piece in new]
-        self._node_table.change(len(new))
-        self._make_room(pinned=node)
-        for piece, segment in zip(new, segments, strict=True):
-            child = Node(root, segment, node)
-            node.children[piece.identity] = child
-            node = child
-            path.append(node)
+    def _extend(self, reached: Node, new: Sequence[tuple[Piece, Entry]]) -> int:
+        """Add new pieces below a node until one is refused; return how many were not."""
+        made: dict[Identity, Segment] = {}
+        segments = []
+        for piece, _ in new:  # all are held before anything is evicted
+            segment = self.segments.get(piece.identity) or made.get(piece.identity)
+            if segment is None:
+                assert piece.ids is not None
+                segment = made[piece.identity] = Segment(piece.identity, piece.ids)
+            segment.holds += 1
+            segments.append(segment)
+        parent = reached
+        for i, (piece, entry) in enumerate(new):
+            if not self._admit(parent, segments[i], entry.count, pinned=reached):
+                self.refused += 1
+                for segment in segments[i:]:
+                    self._release(segment)
+                return i
+            child = Node(
+                key=entry.key,
+                count=entry.count,
+                epoch=self.wheel.epoch,
+                rank=self.wheel.rank_of(entry.count),
+                root=reached.root,
+                segment=segments[i],
+                parent=parent,
+            )
+            self.wheel.remove(parent)
+            self.wheel.add(child)
+            parent.children[piece.identity] = child
+            parent = child
             self.insertions += piece.token is not None
-        self.lru[node] = None
+        return len(new)
 
-    def _hold(self, piece: Piece) -> Segment:
-        """Return the segment of a piece, made if it is new, held once more."""
-        segment = self.segments.get(piece.identity)
-        if segment is None:
-            assert piece.ids is not None
-            segment = self.segments[piece.identity] = Segment(piece.identity, piece.ids)
-            self._segment_table.change(1)
-            self._segment_bytes += segment_charge(piece.identity.text, len(piece.ids))
-            self.memory_bytes += ID_BYTES * len(piece.ids)
-        segment.holds += 1
-        return segment
+    def _admit(
+        self, parent: Node, segment: Segment, count: int, *, pinned: Node
+    ) -> bool:
+        """Charge a node and evict what must go for it, unless it is refused."""
+        used = self.used.with_nodes(1)
+        if segment.identity not in self.segments:
+            used = used.with_segment(segment, 1)
+        n_victims = self._plan(used, parent, count, pinned=pinned)
+        if n_victims is None:
+            return False
+        self.used = used
+        self.segments[segment.identity] = segment
+        for _ in range(n_victims):
+            self._evict(pinned=pinned)
+        return True
 
-    def _make_room(self, pinned: Node | None = None) -> None:
-        """Evict from the old end until both budgets hold, but never the pinned node."""
-        while self.lru and (
-            self.memory_bytes > self.max_memory_bytes
-            or self.resident_bytes > self.max_resident_bytes
-        ):
-            victim, _ = self.lru.popitem(last=False)
+    def _plan(
+        self, used: Charges, spared: Node, count: int, *, pinned: Node
+    ) -> int | None:
+        """Return how many must go until the budgets hold; None if they may not.
+
+        They may not where the new node's parent comes up itself, and, the gate being
+        closed, where a leaf's rank is not below that of so many sightings.
+        """
+        if self._is_over(used):
+            self.wheel.advance()
+        limit = self.wheel.rank_of(count)
+        buckets = {rank: [*bucket] for rank, bucket in self.wheel.buckets.items()}
+        holds: Counter[Segment | None] = Counter()
+        gone: set[Entry] = set()
+        while self._is_over(used):
+            rank = min((rank for rank in buckets if buckets[rank]), default=None)
+            if rank is None or (self.wheel.is_closed and rank >= limit):
+                return None
+            victim = buckets[rank].pop(0)
+            if victim is spared:
+                return None
+            assert isinstance(victim, Node)
+            assert victim.segment is not None
+            assert victim.parent is not None
+            gone.add(victim)
+            holds[victim.segment] += 1
+            used = used.with_nodes(-1)
+            if holds[victim.segment] == victim.segment.holds:
+                used = used.with_segment(victim.segment, -1)
             parent = victim.parent
-            self._drop(victim)
-            self.evictions += 1
-            if parent and parent.segment and not parent.children and parent != pinned:
-                self.lru[parent] = None
-                self.lru.move_to_end(parent, last=False)
+            if (
+                parent.segment
+                and parent is not pinned
+                and gone.issuperset(parent.children.values())
+            ):
+                buckets.setdefault(max(parent.rank, rank), []).insert(0, parent)
+        return len(gone)
+
+    def _evict(self, *, pinned: Node | None) -> None:
+        """Drop the next victim. Its parent, if it is a leaf now, is next in its bucket."""
+        self.wheel.advance()
+        victim = self._listed()[0]
+        parent = victim.parent
+        self.wheel.age(victim)
+        self.sketch.raise_to(victim.key, victim.count)
+        self.wheel.remove(victim)
+        self._drop(victim)
+        self.evictions += 1
+        if parent and parent.segment and not parent.children and parent is not pinned:
+            parent.rank = max(parent.rank, self.wheel.hand)
+            self.wheel.add(parent, oldest=True)
 
     def _drop(self, node: Node) -> None:
         """Take a childless node away, and its segment if no other holds it."""
@@ -313,12 +498,12 @@ class ReferenceTrie:
         assert parent is not None
         assert not node.children
         del parent.children[segment.identity]
-        self._node_table.change(-1)
+        self.used = self.used.with_nodes(-1)
+        self._release(segment)
+
+    def _release(self, segment: Segment) -> None:
+        """Give one hold back; the last one drops the segment."""
         segment.holds -= 1
-        if not segment.holds:
+        if not segment.holds and self.segments.get(segment.identity) is segment:
             del self.segments[segment.identity]
-            self._segment_table.change(-1)
-            self._segment_bytes -= segment_charge(
-                segment.identity.text, len(segment.ids)
-            )
-            self.memory_bytes -= ID_BYTES * len(segment.ids)
+            self.used = self.used.with_segment(segment, -1)
