@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tokenizers import (
@@ -19,6 +18,9 @@ from tokenizers import (
 
 from tests.toys import plain, special, toy
 from tokcache import CachedTokenizer, fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def build() -> Tokenizer:
@@ -53,7 +55,9 @@ CHANGES: list[Callable[[Any], object]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_each_change_that_decides_ids_changes_it(change: Callable[[Any], object]) -> None:
+def test_each_change_that_decides_ids_changes_it(
+    change: Callable[[Any], object],
+) -> None:
     tokenizer = build()
     change(tokenizer)
     assert fingerprint(tokenizer) != fingerprint(build())
@@ -64,7 +68,7 @@ def test_what_the_json_leaves_out_counts(options: dict[str, Any]) -> None:
     pieces = [("a", -1.0), ("b", -1.0), ("ab", -1.5)]
 
     def unigram(**options: Any) -> Tokenizer:
-        return Tokenizer(models.Unigram(pieces, 0, False, **options))  # noqa: FBT003
+        return Tokenizer(models.Unigram(pieces, 0, False, **options))
 
     try:
         changed = unigram(**options)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
 
 from tests.toys import special, toy
 from tokcache import L1Cache, TokenIds
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 BUDGET = 2**20
 PARTS = ["<s>", "<e>", "hello", "foo", " hello", "x"]
@@ -129,7 +131,7 @@ def test_clear_and_bad_arguments() -> None:
         cache.longest_prefix_match(bad)
     with pytest.raises(TypeError, match="must be a str"):
         cache.populate_and_encode(bad, tokenizer)
-    with pytest.raises(ValueError, match="budget|max_memory_bytes"):
+    with pytest.raises(ValueError, match="max_memory_bytes"):
         L1Cache(-1)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tokenizers import Tokenizer
 
 from tests.checks import assert_same
 from tests.toys import plain, special, toy
 from tokcache import CachedTokenizer, EncodeSegment, TokenIds
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 def build() -> Tokenizer:
@@ -31,7 +33,7 @@ def untrusted(text: str) -> list[int]:
 def test_a_users_marker_is_no_marker() -> None:
     cached = CachedTokenizer(build())
     found = cached.encode_segments(
-        [EncodeSegment("<im>", allow_special=True), EncodeSegment("<im>", False)]  # noqa: FBT003
+        [EncodeSegment("<im>", allow_special=True), EncodeSegment("<im>", False)]
     )
     assert isinstance(found, TokenIds)
     assert found == trusted("<im>") + untrusted("<im>")
@@ -114,6 +116,8 @@ def test_an_inner_method_of_that_name_is_asked() -> None:
         return [1, 2]
 
     cached = Segmented(build())
-    cached._inner = type("Inner", (), {"encode_segments": staticmethod(encode_segments)})
+    cached._inner = type(
+        "Inner", (), {"encode_segments": staticmethod(encode_segments)}
+    )
     assert cached.encode_segments([("<im>", True)]) == [1, 2]
     assert asked == [[EncodeSegment("<im>", allow_special=True)]]

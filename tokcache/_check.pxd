@@ -40,6 +40,8 @@ cdef inline int check_invariants(trie* t) except -1:
     holds = {}
     children = {}
     per_root = {}
+    root_memory = {}
+    root_resident = {}
     listed = set()
     for b in range(s.segment_buckets):
         entry = s.segments[b]
@@ -49,6 +51,10 @@ cdef inline int check_invariants(trie* t) except -1:
             memory += 4 * <int64_t> entry.n_ids
             resident += segment_charge(entry)
             holds[<size_t> entry] = 0
+            root_memory[entry.root] = root_memory.get(entry.root, 0) + 4 * entry.n_ids
+            root_resident[entry.root] = (
+                root_resident.get(entry.root, 0) + segment_charge(entry)
+            )
             entry = entry.next
     assert len(holds) == s.used.n_segments
     for b in range(BUCKETS):
@@ -101,6 +107,10 @@ cdef inline int check_invariants(trie* t) except -1:
     for i in range(t.n_roots):
         assert t.roots[i].n_segments == per_root.get((i, False), 0)
         assert t.roots[i].n_tails == per_root.get((i, True), 0)
+        assert t.roots[i].memory_bytes == root_memory.get(i, 0)
+        assert t.roots[i].resident_bytes == root_resident.get(i, 0) + charge(
+            sizeof(node)
+        ) * (per_root.get((i, False), 0) + per_root.get((i, True), 0))
         n = &t.roots[i].top
         assert children.get(<size_t> n, 0) == n.n_children
     assert s.segment_buckets == s.used.segment_buckets

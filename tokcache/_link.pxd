@@ -132,6 +132,10 @@ cdef inline void evict(trie* t, node* leaf) noexcept nogil:
         root.n_tails -= 1
     else:
         root.n_segments -= 1
+    root.resident_bytes -= charge(sizeof(node))
+    if leaf.segment.holds == 1:
+        root.memory_bytes -= 4 * <int64_t> leaf.segment.n_ids
+        root.resident_bytes -= segment_charge(leaf.segment)
     leaf_remove(leaf)
     node_remove(&t.store, leaf)
     if parent.n_children == 0 and parent.segment != NULL:
@@ -153,8 +157,9 @@ cdef inline bint evict_next(trie* t) noexcept nogil:
         return False
     node_age(&t.wheel, victim)
     sketch_raise(&t.counts, victim.key, victim.count)
-    evict(t, victim)
+    t.roots[victim.segment.root].evictions += 1
     t.evictions += 1
+    evict(t, victim)
     return True
 
 
@@ -364,7 +369,7 @@ cdef inline bint _admit(trie* t, node* made) noexcept nogil:
     return True
 
 
-cdef inline void _link_node(trie* t, node* made) noexcept nogil:
+cdef inline void _link_node(trie* t, node* made, bint is_new) noexcept nogil:
     """Make an admitted node the newest leaf of its bucket."""
     cdef root_info* info = t.roots[made.segment.root]
     node_add(&t.store, made)
@@ -374,10 +379,15 @@ cdef inline void _link_node(trie* t, node* made) noexcept nogil:
     made.parent.n_children += 1
     made.rank = rank_of(&t.wheel, made.count)
     leaf_add_newest(&t.wheel, made)
+    info.resident_bytes += charge(sizeof(node))
+    if is_new:
+        info.memory_bytes += 4 * <int64_t> made.segment.n_ids
+        info.resident_bytes += segment_charge(made.segment)
     if is_tail(made):
         info.n_tails += 1
     else:
         info.n_segments += 1
+        info.insertions += 1
         t.insertions += 1
 
 
@@ -390,7 +400,9 @@ cdef inline link_status link_pinned(
     cdef node* made
     cdef node* following
     cdef node* leaf
+    cdef bint is_new
     if not _could_fit(t, pieces, n):
+        t.roots[root].oversized += 1
         t.oversized += 1
         return OVERSIZED
     if not tables_reserve(s, <uint64_t> n):
@@ -400,16 +412,19 @@ cdef inline link_status link_pinned(
         return NO_MEMORY
     if not _fits(t, leaf):
         _discard_chain(t, made)
+        t.roots[root].oversized += 1
         t.oversized += 1
         return OVERSIZED
     while made != NULL:
         following = made.last_child
+        is_new = not made.segment.is_charged
         if not _admit(t, made):
+            t.roots[root].refused += 1
             t.refused += 1
             _discard_chain(t, made)
             break
         made.last_child = NULL
-        _link_node(t, made)
+        _link_node(t, made, is_new)
         n_linked[0] += 1
         made = following
     return LINKED

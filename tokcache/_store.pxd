@@ -57,6 +57,12 @@ cdef struct root_info:
     uint64_t clears
     int64_t n_segments  # segment nodes
     int64_t n_tails  # tail nodes
+    int64_t memory_bytes
+    int64_t resident_bytes  # nodes and segments, not the tables
+    int64_t insertions
+    int64_t evictions
+    int64_t oversized
+    int64_t refused
     bint is_closed  # nobody walks from it any more
 
 

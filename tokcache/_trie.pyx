@@ -175,8 +175,11 @@ cdef class Trie:
 
     cdef void clear_root(self, uint32_t root, bint close) noexcept:
         """Drop what a root holds; a closed one may be given out again. The lock is held."""
+        cdef root_info* info = self.t.roots[root]
         clear_one_root(&self.t, root)
-        self.t.roots[root].is_closed = close
+        info.is_closed = close
+        if close:
+            info.insertions = info.evictions = info.oversized = info.refused = 0
 
     def usage(self, root=None):
         """Return entries, tails, memory and resident bytes, and what happened to prompts.
@@ -207,6 +210,26 @@ cdef class Trie:
                 self.t.oversized,
                 self.t.refused,
                 bool(self.t.wheel.is_closed),
+            )
+
+    def root_usage(self, root):
+        """Return what one root holds and what happened to its prompts.
+
+        Entries, tails, memory and resident bytes (of nodes and segments), insertions,
+        evictions, prompts over a budget, prompts of which not everything was admitted.
+        """
+        cdef root_info* info
+        with cython.critical_section(self):
+            info = self.t.roots[<uint32_t> _checked_root(&self.t, root)]
+            return (
+                info.n_segments,
+                info.n_tails,
+                info.memory_bytes,
+                info.resident_bytes,
+                info.insertions,
+                info.evictions,
+                info.oversized,
+                info.refused,
             )
 
     def leaves(self):

@@ -13,7 +13,13 @@ from tokcache.flow import Flow
 from tokcache.observers import Observers
 from tokcache.segments import EncodeSegment, as_segments
 from tokcache.shared import Membership, SharedTokenizerCache
-from tokcache.stats import CacheEventFn, CacheTokenUsageFn, L1CacheStats
+from tokcache.stats import (
+    USAGE,
+    CacheEventFn,
+    CacheTokenUsageFn,
+    L1CacheStats,
+    named_usage,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -87,7 +93,9 @@ class CachedTokenizer(Flow):
     ) -> None:
         membership = None
         if cache is None:
-            memory = DEFAULT_MEMORY_BYTES if max_memory_bytes is None else max_memory_bytes
+            memory = (
+                DEFAULT_MEMORY_BYTES if max_memory_bytes is None else max_memory_bytes
+            )
             budgets = check_budgets(memory, max_resident_bytes)
             trie = Trie(*budgets)
         else:
@@ -127,13 +135,13 @@ class CachedTokenizer(Flow):
         """Wrap a tokenizer whose ids are kept in a shared cache.
 
         Wrappers with equal namespaces share ids, so their tokenizers must behave alike:
-        where the content of a tokenizer can be seen, it is compared. Without a namespace
-        the `fingerprint` of that content is it. ``settings`` are those of the
+        where the content of a tokenizer can be seen, it is compared. Without a
+        namespace the fingerprint of that content is it. ``settings`` are those of the
         constructor but the budgets. What is cached stays when the wrapper goes.
 
-        Raises as the constructor does, ``TypeError`` for a cache or namespace of another
-        type, and ``ValueError`` for a namespace that has another tokenizer's ids, or
-        without a namespace if the tokenizer has no fingerprint.
+        Raises as the constructor does, ``TypeError`` for a cache or namespace of
+        another type, and ``ValueError`` for a namespace that has another tokenizer's
+        ids, or without a namespace if the tokenizer has no fingerprint.
         """
         return cls(inner, special_tokens, cache=cache, namespace=namespace, **settings)
 
@@ -303,23 +311,20 @@ class CachedTokenizer(Flow):
         if not any(counted) and not any(s.root.eligibility.enabled for s in states):
             return L1CacheStats()
         hits, misses, cached, uncached, passed, failures = counted
-        entries, tails, memory, resident, insertions, evictions, oversized = (
-            self._trie.usage()[:7]
-        )
+        joined = self._membership
+        if joined is None:
+            usage = named_usage(self._trie.usage())
+        else:
+            shared = joined.cache.stats(joined.name)
+            usage = {name: getattr(shared, name) for name in USAGE}
         return L1CacheStats(
             hits=hits,
             misses=misses,
-            entries=entries,
-            memory_bytes=memory,
-            tails=tails,
-            resident_bytes=resident,
+            **usage,
             max_memory_bytes=self._budgets[0],
             max_resident_bytes=self._budgets[1],
             cached_tokens=cached,
             uncached_tokens=uncached,
-            insertions=insertions,
-            evictions=evictions,
-            oversized=oversized,
             pass_throughs=passed,
             self_check_failures=failures,
             observer_errors=self._observers.errors,

@@ -13,8 +13,8 @@ def fingerprint(tokenizer: Any) -> bytes:
     """Return a hash of the content of a tokenizer that decides which ids a text has.
 
     Two tokenizers with equal fingerprints of one version of their library give equal
-    ids; a copy, or the same file loaded in another process, has the same one. Truncation
-    and padding count, the cache of a ``CachedTokenizer`` does not. 32 bytes.
+    ids; a copy, or the same file loaded in another process, has the same one.
+    Truncation and padding count, the cache of a ``CachedTokenizer`` does not. 32 bytes.
 
     Reads the whole vocabulary: some 0.1 s for 100,000 entries. Raises ``ValueError`` if
     a part of the tokenizer is written in Python or hidden, so that its content cannot

@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tokcache._trie import LONGEST_SHORT_TAIL, NODE_BYTES, SEGMENT_HEADER, Trie
-from tokcache.reference_policy import COUNT_MAX, HOT, RANK_MAX, REGRET, Entry, Sketch, Wheel
+from tokcache.reference_policy import (
+    COUNT_MAX,
+    HOT,
+    RANK_MAX,
+    REGRET,
+    Entry,
+    Sketch,
+    Wheel,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -362,7 +370,9 @@ class ReferenceTrie:
         key = parent.key
         for piece in pieces:
             root, anchor, text, is_tail = piece.identity
-            key = self._keys.key(root, key, -1 if anchor is None else anchor, text, is_tail)
+            key = self._keys.key(
+                root, key, -1 if anchor is None else anchor, text, is_tail
+            )
             count = min(self.sketch.count(key) + 1, COUNT_MAX)
             found.append((piece, Entry(key, count)))
             self.wheel.sightings += 1

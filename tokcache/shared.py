@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from tokcache._trie import Trie
 from tokcache.budgets import DEFAULT_MEMORY_BYTES, check_budgets
 from tokcache.state import Root
-from tokcache.stats import SharedTokenizerCacheStats
+from tokcache.stats import SharedTokenizerCacheStats, named_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable
 
     from tokcache.backends.base import Backend
     from tokcache.eligibility import Eligibility
@@ -31,6 +31,11 @@ class _Namespace:
     roots: dict[Hashable, Root] = field(default_factory=dict)
     wrappers: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
 
+    def numbers(self) -> list[int]:
+        """Return the numbers that its roots have in the trie."""
+        numbers = (root.number for root in self.roots.values())
+        return [number for number in numbers if number is not None]
+
 
 class SharedTokenizerCache:
     """Hold cached prefixes of any number of tokenizers within one pair of budgets.
@@ -42,8 +47,8 @@ class SharedTokenizerCache:
     eviction chooses among all namespaces.
 
     Tenants who must not learn of each other's prompts need namespaces of their own: in
-    one namespace, how long a call takes shows whether its prefix was cached. What others
-    evict can still be felt.
+    one namespace, how long a call takes shows whether its prefix was cached. What
+    others evict can still be felt.
 
     A copy is the object itself; a pickle is an empty cache with the same budgets.
 
@@ -86,18 +91,16 @@ class SharedTokenizerCache:
 
         They are running counters: O(roots), whatever is cached.
         """
-        if namespace is None:
-            return SharedTokenizerCacheStats(
-                *self._trie.usage(),
-                max_memory_bytes=self._budgets[0],
-                max_resident_bytes=self._budgets[1],
-            )
-        found = SharedTokenizerCacheStats(
-            max_memory_bytes=self._budgets[0], max_resident_bytes=self._budgets[1]
+        usage: tuple[int, ...] = self._trie.usage()
+        if namespace is not None:
+            own = [self._trie.root_usage(number) for number in self._numbers(namespace)]
+            none = (0,) * (len(usage) - 1)
+            usage = (*map(sum, zip(none, *own, strict=True)), usage[-1])
+        return SharedTokenizerCacheStats(
+            **named_usage(usage),
+            max_memory_bytes=self._budgets[0],
+            max_resident_bytes=self._budgets[1],
         )
-        for root in self._roots(namespace):
-            found = found.plus(self._trie.usage(root.number))
-        return found
 
     def clear(self, namespace: bytes | None = None) -> None:
         """Drop what is cached in one namespace, or all; not counted as evictions.
@@ -107,19 +110,51 @@ class SharedTokenizerCache:
         """
         names = self.namespaces if namespace is None else [namespace]
         for name in names:
-            for root in self._roots(name):
-                self._trie.clear(root.number)
+            for number in self._numbers(name):
+                self._trie.clear(number)
             with self._lock:
                 found = self._namespaces.get(name)
                 if found is not None and not found.wrappers:
                     del self._namespaces[name]
-                    for root in found.roots.values():
-                        self._trie.close_root(root.number)
+                    for number in found.numbers():
+                        self._trie.close_root(number)
 
-    def _roots(self, namespace: bytes) -> Iterable[Root]:
+    def open_root(
+        self,
+        name: bytes,
+        wrapper: object,
+        backend: Backend,
+        eligibility: Eligibility,
+        content: bytes | None,
+    ) -> Root:
+        """Return a wrapper's root in a namespace, a new one if it is the first.
+
+        ``content`` is the fingerprint of its tokenizer, or None if that has none.
+        Raises ``ValueError`` if the namespace is that of another content.
+        """
+        # Ids are stored under the numbers that tokens have in the scanner.
+        key = (
+            backend.name,
+            backend.mode,
+            tuple(
+                (t.content, t.id, t.phase, t.is_eligible) for t in eligibility.tokens
+            ),
+        )
+        with self._lock:
+            found = self._namespaces.setdefault(name, _Namespace(content))
+            if content is not None and found.fingerprint not in (None, content):
+                raise ValueError(OTHER_BEHAVIOUR)
+            found.fingerprint = found.fingerprint or content
+            found.wrappers.add(wrapper)
+            root = found.roots.get(key)
+            if root is None:
+                root = found.roots[key] = Root.of(eligibility, self._trie.open_root())
+            return root
+
+    def _numbers(self, namespace: bytes) -> list[int]:
         with self._lock:
             found = self._namespaces.get(_checked(namespace))
-            return list(found.roots.values()) if found is not None else []
+            return found.numbers() if found is not None else []
 
     def __copy__(self) -> SharedTokenizerCache:
         return self
@@ -148,6 +183,7 @@ class Membership:
             raise TypeError(msg)
         self.cache = cache
         self.given = None if namespace is None else _checked(namespace)
+        self.name = self.given
         self._wrapper = weakref.ref(wrapper)
         self._is_first = True
 
@@ -165,38 +201,18 @@ class Membership:
                 raise
             content = None
         try:
-            return self._open(backend, eligibility, content)
+            name = self.given if self.given is not None else content
+            assert name is not None  # noqa: S101 - else the error was raised
+            root = self.cache.open_root(
+                name, self._wrapper(), backend, eligibility, content
+            )
+            self.name = name
         except ValueError as error:
             if self._is_first:
                 raise
-            return Root.of(replace(eligibility, enabled=False, reason=f"{error}"))
-        finally:
-            self._is_first = False
-
-    def _open(
-        self, backend: Backend, eligibility: Eligibility, content: bytes | None
-    ) -> Root:
-        cache = self.cache
-        name = self.given if self.given is not None else content
-        assert name is not None
-        # Ids are stored under the numbers that tokens have in the scanner.
-        key = (
-            backend.name,
-            backend.mode,
-            tuple((t.content, t.id, t.phase, t.is_eligible) for t in eligibility.tokens),
-            eligibility.reason,
-        )
-        with cache._lock:
-            found = cache._namespaces.setdefault(name, _Namespace(content))
-            if content is not None and found.fingerprint not in (None, content):
-                raise ValueError(OTHER_BEHAVIOUR)
-            found.fingerprint = found.fingerprint or content
-            found.wrappers.add(self._wrapper())
-            root = found.roots.get(key)
-            if root is None:
-                root = Root.of(eligibility, cache._trie.open_root())
-                found.roots[key] = root
-            return root
+            root = Root.of(replace(eligibility, enabled=False, reason=f"{error}"))
+        self._is_first = False
+        return root
 
 
 def _checked(namespace: bytes) -> bytes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,25 @@ CacheEventFn: TypeAlias = Callable[[], object]
 
 CacheTokenUsageFn: TypeAlias = Callable[[CacheTokenUsage], object]
 """Called after each successful encode while the cache is active."""
+
+
+# What a trie's usage has, in its order.
+USAGE = (
+    "entries",
+    "tails",
+    "memory_bytes",
+    "resident_bytes",
+    "insertions",
+    "evictions",
+    "oversized",
+    "refused",
+    "is_gate_closed",
+)
+
+
+def named_usage(usage: Sequence[Any]) -> dict[str, Any]:
+    """Return a trie's usage by the names that statistics have for it."""
+    return dict(zip(USAGE, usage, strict=True))
 
 
 def _share(part: int, rest: int) -> float:
@@ -47,6 +66,10 @@ class SharedTokenizerCacheStats:
     evictions: int = 0
     oversized: int = 0
     """Prompts that were not stored because they alone are over a budget."""
+    refused: int = 0
+    """Prompts not, or not wholly, stored: what they would displace had to stay."""
+    is_gate_closed: bool = False
+    """Whether what is seen for the first time displaces nothing now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +99,10 @@ class L1CacheStats:
     evictions: int = 0
     oversized: int = 0
     """Prompts that were not stored because they alone are over a budget."""
+    refused: int = 0
+    """Prompts not, or not wholly, stored: what they would displace had to stay."""
+    is_gate_closed: bool = False
+    """Whether what is seen for the first time displaces nothing now."""
     pass_throughs: int = 0
     """Calls that went to the inner tokenizer without a lookup; see ``explain()``."""
     self_check_failures: int = 0

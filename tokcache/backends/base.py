@@ -125,5 +125,5 @@ class Backend(ABC):
         raise ValueError(msg)
 
     def live_settings(self) -> tuple[object, ...]:
-        """Return what decides ids and is looked at in every call, so not fingerprinted."""
+        """Return what decides ids but is looked at in every call."""
         return ()
