@@ -10,6 +10,7 @@ import gc
 import io
 import pickle
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokcache._ids import TokenIds
+from tokcache._ids import TokenIds, ready_int_bytes
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
 from tokcache._walker import Plan, Walker
@@ -352,3 +353,40 @@ def test_a_repr_reads_back() -> None:
     assert eval(repr(short)) == short  # noqa: S307 - our own
     long = TokenIds(range(13))
     assert repr(long).endswith("10, 11, ...], length=13)")
+
+
+def test_lists_share_the_ints_of_common_ids() -> None:
+    limit = 2**18
+    values = [300, limit - 1, limit, 2**32 - 1]
+    one, two = TokenIds(values).tolist(), TokenIds(values).tolist()
+    assert one == two == values
+    assert [a is b for a, b in zip(one, two, strict=True)] == [True, True, False, False]
+
+
+def test_ints_are_kept_once_and_their_bytes_are_known() -> None:
+    ids = TokenIds(range(200_000, 201_000))
+    ids.tolist()
+    before = ready_int_bytes()
+    for _ in range(3):
+        assert TokenIds(ids).tolist() == list(range(200_000, 201_000))
+    assert ready_int_bytes() == before
+    assert TokenIds([222_222]).tolist() == [222_222]
+    assert before < ready_int_bytes() <= 40 * 2**18
+
+
+def test_threads_that_need_the_same_ints_first() -> None:
+    values = list(range(150_000, 160_000))
+    ids = TokenIds(values)
+    lists: list[list[int]] = []
+    start = threading.Barrier(8)
+
+    def work() -> None:
+        start.wait()
+        lists.append(ids.tolist())
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert lists == [values] * 8
