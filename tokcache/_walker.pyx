@@ -24,7 +24,6 @@ from tokcache._trie cimport (
     Trie,
     copy_path,
     piece,
-    touch,
     walk,
 )
 
@@ -104,7 +103,7 @@ cdef class Walker:
         cdef uint64_t version, clears
         cdef Plan plan
         with cython.critical_section(trie):
-            trie.walk(self.root, self.scanner, &view, &w)
+            trie.walk(self.root, self.scanner, &view, &w, True)
             n_matched = <int64_t> w.reached.n_ids
             if w.is_complete and w.position:
                 total = n_matched + self._affix_length(special)
@@ -113,11 +112,9 @@ cdef class Walker:
                     copy_path(
                         w.reached, ids.data + (self.n_before if special else 0)
                     )
-                touch(&trie.t, w.reached)
                 self.hits += 1
                 self.cached_tokens += total
                 return total if count_only else ids
-            touch(&trie.t, w.reached)
             version = trie.t.store.version
             clears = trie.t.roots[self.root].clears
             matched = <uint32_t*> malloc(<size_t> (n_matched + 1) * 4)
@@ -490,7 +487,7 @@ cdef class Plan:
             return 0
         if trie.t.store.version != self.version:
             prefix.length = w.position
-            trie.walk(walker.root, walker.scanner, &prefix, &w)
+            trie.walk(walker.root, walker.scanner, &prefix, &w, False)
             if not w.is_complete or w.anchor != self.reached.anchor:
                 return 0
         if (
