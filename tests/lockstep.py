@@ -19,7 +19,6 @@ from tokcache.reference import (
     ReferenceTrie,
     ReferenceWalker,
 )
-
 from tokcache.reference_policy import MIN_LINES, SKETCH_SHARE, Sketch
 
 if TYPE_CHECKING:
@@ -152,9 +151,7 @@ class Lockstep:
     def __init__(
         self, memory: int, resident: int, *, hash_seed: int = 1, hash_bits: int = 64
     ) -> None:
-        self.compiled = Trie(
-            memory, resident, hash_seed=hash_seed, hash_bits=hash_bits
-        )
+        self.compiled = Trie(memory, resident, hash_seed=hash_seed, hash_bits=hash_bits)
         self.model = ReferenceTrie(
             memory, resident, hash_seed=hash_seed, hash_bits=hash_bits
         )

@@ -215,7 +215,7 @@ def test_a_second_conversation_under_a_cached_system_prompt_is_cached() -> None:
 
 
 def test_the_own_path_is_never_a_victim() -> None:
-    """A turn that has no room but its own prefix's is linked as far as there is room."""
+    """A turn with no room but its own prefix's is linked as far as there is room."""
     toy = Toy(10)
     for i in range(2):
         toy.ask(f"hot {i}#")
@@ -251,7 +251,7 @@ def test_a_prompt_of_100_mb_through_a_budget_of_1_mb_evicts_nothing() -> None:
 
 
 def test_shared_payloads_are_freed_with_their_last_path_only() -> None:
-    """Evicting one of two paths with the same segments makes no room for its payload."""
+    """Evicting one of two paths with the same segments frees no payload."""
     toy = Toy(10)
     shared = path("same", 8)
     toy.ask("a#" + shared)
@@ -349,6 +349,10 @@ def test_an_empty_cache_of_1_gib_takes_next_to_nothing() -> None:
     assert toy.trie.usage()[3] == 0
     toy.ask("a#")
     assert toy.trie.usage()[3] < 4096
+
+
+def test_a_node_stays_small() -> None:
+    assert NODE_BYTES <= 96
 
 
 def test_the_sketch_grows_and_shrinks_with_the_entries() -> None:
