@@ -5,7 +5,7 @@ Switches, all read from the environment:
 - ``TOKCACHE_DEBUG=1``: no optimisation, bounds checks, C asserts.
 - ``TOKCACHE_SANITIZE=1``: Address and UndefinedBehaviour sanitizers.
 - ``TOKCACHE_PROFILE=1``: frame pointers and symbols for perf.
-- ``TOKCACHE_NO_POLICY=1``: a hit counts nothing, for measuring what the policy costs it.
+- ``TOKCACHE_NO_POLICY=1``: hits count nothing, to measure what counting costs.
 """
 
 import os

@@ -124,6 +124,13 @@ cdef inline bint is_admitted(
     )
 
 
+cdef inline void _forget_last(root_info* root, const segment* held) noexcept nogil:
+    """Take a segment off what its root holds if the hold to be given back is the last."""
+    if held.holds == 1 and held.is_charged:
+        root.memory_bytes -= 4 * <int64_t> held.n_ids
+        root.resident_bytes -= segment_charge(held)
+
+
 cdef inline void evict(trie* t, node* leaf) noexcept nogil:
     """Free a leaf. Its parent, if it has no other children, is the next to go."""
     cdef node* parent = leaf.parent
@@ -133,9 +140,7 @@ cdef inline void evict(trie* t, node* leaf) noexcept nogil:
     else:
         root.n_segments -= 1
     root.resident_bytes -= charge(sizeof(node))
-    if leaf.segment.holds == 1:
-        root.memory_bytes -= 4 * <int64_t> leaf.segment.n_ids
-        root.resident_bytes -= segment_charge(leaf.segment)
+    _forget_last(root, leaf.segment)
     leaf_remove(leaf)
     node_remove(&t.store, leaf)
     if parent.n_children == 0 and parent.segment != NULL:
@@ -287,6 +292,7 @@ cdef inline void _discard_chain(trie* t, node* chain) noexcept nogil:
     cdef node* child
     while chain != NULL:
         child = chain.last_child
+        _forget_last(t.roots[chain.segment.root], chain.segment)
         segment_release(&t.store, chain.segment)
         free(chain)
         chain = child

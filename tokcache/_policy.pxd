@@ -148,26 +148,24 @@ cdef inline void node_age(const wheel* w, node* n) noexcept nogil:
     n.epoch = w.epoch
 
 
-cdef inline void path_sight(wheel* w, node* reached, const node* above) noexcept nogil:
-    """Note that a path was asked for again, from below ``above`` or the root."""
-    cdef node* n = reached
+cdef inline int64_t node_sight(wheel* w, node* n) noexcept nogil:
+    """Count a resident that was asked for; return its ids unless it is hot anyway."""
     cdef uint32_t rank
-    cdef int64_t hits = 0
-    cdef uint64_t sightings = 0
-    if TOKCACHE_HAS_POLICY:
-        while n != above and n.segment != NULL:
-            if n.epoch != w.epoch:
-                node_age(w, n)
-            n.count += n.count < COUNT_MAX
-            rank = rank_of(w, n.count)
-            if <int32_t> (rank - n.rank) > 0:
-                n.rank = rank
-            if n.count < HOT:
-                hits += n.segment.n_ids
-            sightings += 1
-            n = n.parent
-        w.hits += hits
-        w.sightings += sightings
+    if n.epoch != w.epoch:
+        node_age(w, n)
+    n.count += n.count < COUNT_MAX
+    rank = rank_of(w, n.count)
+    if <int32_t> (rank - n.rank) > 0:
+        n.rank = rank
+    return n.segment.n_ids if n.count < HOT else 0
+
+
+cdef inline void path_sighted(
+    wheel* w, node* reached, uint64_t sightings, int64_t hits
+) noexcept nogil:
+    """Note that so many nodes were sighted; the last one, if a leaf, is the newest."""
+    w.sightings += sightings
+    w.hits += hits
     if leaf_is_listed(reached):
         leaf_remove(reached)
         leaf_add_newest(w, reached)

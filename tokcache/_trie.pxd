@@ -60,7 +60,10 @@ cdef struct trie:
 cdef class Trie:
     cdef trie t
 
-    cdef int walk(self, uint32_t root, Scanner scanner, const text_view* view, walk* w) except -1
+    cdef int walk(
+        self, uint32_t root, Scanner scanner, const text_view* view, walk* w,
+        bint is_request,
+    ) except -1
     cdef segment* find(self, uint32_t root, const text_view* view, const piece* p) noexcept
     cdef uint64_t hash_piece(self, uint32_t root, const text_view* view, const piece* p) noexcept nogil
     cdef void clear_root(self, uint32_t root, bint close) noexcept
@@ -71,4 +74,3 @@ cdef class Trie:
 
 
 cdef void copy_path(const node* reached, uint32_t* out) noexcept nogil
-cdef void touch(trie* t, node* reached) noexcept nogil

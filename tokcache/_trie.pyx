@@ -26,8 +26,10 @@ from tokcache._link cimport (
 )
 from tokcache._policy cimport (
     BUCKETS,
+    TOKCACHE_HAS_POLICY,
     node_age,
-    path_sight,
+    node_sight,
+    path_sighted,
     request_count,
     wheel,
     wheel_init,
@@ -82,12 +84,6 @@ cdef tuple path_texts(const node* n):
         texts.append(stored_text(n.segment))
         n = n.parent
     return tuple(reversed(texts))
-
-
-cdef void touch(trie* t, node* reached) noexcept nogil:
-    """Note that a request matched the path to this node."""
-    path_sight(&t.wheel, reached, NULL)
-    request_count(&t.wheel, &t.counts, &t.store)
 
 
 @cython.final
@@ -316,9 +312,13 @@ cdef class Trie:
         )
 
     cdef int walk(
-        self, uint32_t root, Scanner scanner, const text_view* view, walk* w
+        self, uint32_t root, Scanner scanner, const text_view* view, walk* w,
+        bint is_request,
     ) except -1:
-        """Follow the text from the root as far as it is cached. The lock is held."""
+        """Follow the text from the root as far as it is cached. The lock is held.
+
+        The nodes of a request are counted on the way, while they are at hand.
+        """
         cdef scan_cursor cursor
         cdef scan_match match
         cdef piece p
@@ -328,6 +328,9 @@ cdef class Trie:
         cdef Py_ssize_t position = 0
         cdef int32_t anchor = NO_TOKEN
         cdef bint is_scanning = False
+        cdef bint is_sighted = is_request and TOKCACHE_HAS_POLICY
+        cdef uint64_t sightings = 0
+        cdef int64_t hits = 0
         while position < view.length:
             child = at.last_child
             if child == NULL or not _matches(child, view, position):
@@ -355,10 +358,16 @@ cdef class Trie:
             at = child
             anchor = at.segment.token
             position += at.segment.length
+            if is_sighted:
+                hits += node_sight(&self.t.wheel, at)
+                sightings += 1
         w.reached = at
         w.position = position
         w.anchor = anchor
         w.is_complete = position == view.length
+        if is_request:
+            path_sighted(&self.t.wheel, at, sightings, hits)
+            request_count(&self.t.wheel, &self.t.counts, &self.t.store)
         return 0
 
     cdef link_status link(
@@ -376,6 +385,8 @@ cdef class Trie:
         cdef link_status status = LINKED
         cdef Py_ssize_t n_linked = 0
         cdef Py_ssize_t n_admitted
+        cdef uint64_t sightings = 0
+        cdef int64_t hits = 0
         if n and pieces[n - 1].token < 0 and not tails_allowed:
             n -= 1
         # Another call may have linked the same pieces meanwhile.
@@ -386,9 +397,11 @@ cdef class Trie:
                 break
             reached.last_child = child
             reached = child
+            hits += node_sight(&self.t.wheel, reached)
+            sightings += 1
             pieces += 1
             n -= 1
-        path_sight(&self.t.wheel, reached, w.reached)
+        path_sighted(&self.t.wheel, reached, sightings, hits)
         pin(reached)
         sight_pieces(&self.t, reached, pieces, n)
         n_admitted = n

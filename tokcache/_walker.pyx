@@ -26,7 +26,6 @@ from tokcache._trie cimport (
     Trie,
     copy_path,
     piece,
-    touch,
     walk,
 )
 
@@ -109,7 +108,7 @@ cdef class Walker:
         cdef uint64_t version, clears
         cdef Plan plan
         with cython.critical_section(trie):
-            trie.walk(self.root, self.scanner, &view, &w)
+            trie.walk(self.root, self.scanner, &view, &w, True)
             n_matched = <int64_t> w.reached.n_ids
             if w.is_complete and w.position:
                 total = n_matched + self._affix_length(special)
@@ -118,11 +117,9 @@ cdef class Walker:
                     copy_path(
                         w.reached, ids.data + (self.n_before if special else 0)
                     )
-                touch(&trie.t, w.reached)
                 self.tally.hits += 1
                 self.tally.cached_tokens += total
                 return total if count_only else ids
-            touch(&trie.t, w.reached)
             version = trie.t.store.version
             clears = trie.t.roots[self.root].clears
             matched = <uint32_t*> malloc(<size_t> (n_matched + 1) * 4)
@@ -161,7 +158,7 @@ cdef class Walker:
         cdef node* at
         cdef TokenIds ids
         with cython.critical_section(trie):
-            trie.walk(self.root, self.scanner, &view, &w)
+            trie.walk(self.root, self.scanner, &view, &w, True)
             at = w.reached
             while at.segment != NULL and w.position == view.length:
                 w.position -= at.segment.length
@@ -170,7 +167,6 @@ cdef class Walker:
                 return None
             ids = self._result(<int64_t> at.n_ids, False)
             copy_path(at, ids.data)
-            touch(&trie.t, at)
         return ids, w.position
 
     cdef int64_t _affix_length(self, bint special) noexcept nogil:
@@ -547,7 +543,7 @@ cdef class Plan:
             return 0
         if trie.t.store.version != self.version:
             prefix.length = w.position
-            trie.walk(walker.root, walker.scanner, &prefix, &w)
+            trie.walk(walker.root, walker.scanner, &prefix, &w, False)
             if not w.is_complete or w.anchor != self.reached.anchor:
                 return 0
         if (

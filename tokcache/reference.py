@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 
 from tokcache._walker import BRIDGE_CHARS
 from tokcache.reference_scan import UNTRIED, ReferenceScanner
-from tokcache.reference_trie import Identity, Piece, ReferenceTrie
+from tokcache.reference_store import Identity, Piece
+from tokcache.reference_trie import ReferenceTrie
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

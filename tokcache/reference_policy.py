@@ -25,7 +25,7 @@ REGRET = 2
 
 
 class Sketch:
-    """Count keys of 32 bits: in each of four rows one counter, the least of them counts.
+    """Count keys of 32 bits: in each of four rows one counter, and the least counts.
 
     Starts with no line at all, and then knows nothing.
     """
@@ -76,7 +76,7 @@ class Sketch:
         self.lines = [[counter // 2 for counter in line] for line in self.lines]
 
     def suit(self, entries: int) -> None:
-        """Split lines in two while there are too few for the entries, or merge pairs."""
+        """Split lines in two while they are too few for the entries, or merge pairs."""
         if not self.lines:
             return
         while (

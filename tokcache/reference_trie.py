@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from tokcache._trie import LONGEST_SHORT_TAIL, NODE_BYTES, SEGMENT_HEADER, Trie
+from tokcache._trie import LONGEST_SHORT_TAIL, NODE_BYTES, Trie
 from tokcache.reference_policy import (
     COUNT_MAX,
     HOT,
@@ -17,44 +17,19 @@ from tokcache.reference_policy import (
     Sketch,
     Wheel,
 )
+from tokcache.reference_store import (
+    BUCKET_BYTES,
+    ID_BYTES,
+    MIN_BUCKETS,
+    Charges,
+    Identity,
+    Piece,
+    Segment,
+    segment_charge,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-MIN_BUCKETS = 64
-BUCKET_BYTES = 8
-ID_BYTES = 4
-
-
-class Identity(NamedTuple):
-    """What makes two segments the same. Nothing is shared across roots or anchors."""
-
-    root: int
-    anchor: int | None  # index of the token just before; None at the start of a text
-    text: str
-    is_tail: bool
-
-
-class Piece(NamedTuple):
-    """A segment or the tail of one text, with its ids where they are known."""
-
-    identity: Identity
-    token: int | None  # index of the boundary token at its end; None: a tail
-    ids: tuple[int, ...] | None
-
-
-@dataclass(eq=False)
-class Segment:
-    """Interned text with its ids, shared by all nodes that hold it."""
-
-    identity: Identity
-    ids: tuple[int, ...]
-    holds: int = 0
-
-    @property
-    def charge(self) -> int:
-        """Return the bytes that it takes."""
-        return segment_charge(self.identity.text, len(self.ids))
 
 
 @dataclass(eq=False)
@@ -80,74 +55,12 @@ class Node(Entry):
         return tuple(segment.identity.text for segment in self.path())
 
 
-def buckets_for(entries: int, buckets: int) -> int:
-    """Return the buckets of a hash table: doubled when full, halved at a quarter."""
-    buckets = max(buckets, MIN_BUCKETS)
-    while entries > buckets:
-        buckets *= 2
-    while buckets > MIN_BUCKETS and 4 * entries < buckets:
-        buckets //= 2
-    return buckets
-
-
-@dataclass(frozen=True)
-class Charges:
-    """Sum up what is charged against the budgets. Immutable, so a plan can be dropped."""
-
-    segments: int = 0
-    nodes: int = 0
-    segment_buckets: int = 0
-    node_buckets: int = 0
-    memory_bytes: int = 0
-    segment_bytes: int = 0
-    sketch_bytes: int = 0
-
-    @property
-    def resident_bytes(self) -> int:
-        """Return the bytes that everything stored takes."""
-        return (
-            NODE_BYTES * self.nodes
-            + self.segment_bytes
-            + BUCKET_BYTES * (self.segment_buckets + self.node_buckets)
-            + self.sketch_bytes
-        )
-
-    def with_nodes(self, more: int) -> Charges:
-        """Charge so many nodes more, or fewer."""
-        nodes = self.nodes + more
-        buckets = buckets_for(nodes, self.node_buckets)
-        return replace(self, nodes=nodes, node_buckets=buckets)
-
-    def with_segment(self, segment: Segment, sign: int) -> Charges:
-        """Charge one segment more (``sign`` 1), or fewer (-1)."""
-        segments = self.segments + sign
-        return replace(
-            self,
-            segments=segments,
-            segment_buckets=buckets_for(segments, self.segment_buckets),
-            memory_bytes=self.memory_bytes + sign * ID_BYTES * len(segment.ids),
-            segment_bytes=self.segment_bytes + sign * segment.charge,
-        )
-
-
-def charge(size: int) -> int:
-    """Return what a block of ``size`` bytes takes from malloc."""
-    return max(32, (size + 8 + 15) // 16 * 16)
-
-
-def segment_charge(text: str, n_ids: int) -> int:
-    """Return what a segment takes: header, ids, and its text as narrow as it fits."""
-    widest = max(map(ord, text), default=0)
-    kind = 1 if widest < 1 << 8 else 2 if widest < 1 << 16 else 4
-    return charge(SEGMENT_HEADER + ID_BYTES * n_ids + kind * len(text))
-
-
 class ReferenceTrie:
     """Own the segments and nodes of one cache, within two budgets of bytes.
 
     What was seen how often goes by the compiled trie's own keys, which depend on
-    ``hash_seed`` and ``hash_bits`` as they do there. ``check`` recomputes from the nodes
-    what is otherwise kept as sums.
+    ``hash_seed`` and ``hash_bits`` as they do there. ``check`` recomputes what is kept
+    as sums from the nodes.
     """
 
     def __init__(
@@ -228,7 +141,7 @@ class ReferenceTrie:
         return [(leaf.root, leaf.texts()) for leaf in self._listed()]
 
     def residents(self) -> list[tuple[int, tuple[str, ...], int, int]]:
-        """Return all nodes as (root, texts of the path, sightings, rank from the hand)."""
+        """Return nodes as (root, texts of the path, sightings, rank from the hand)."""
         nodes = self._nodes()
         for node in nodes:
             self.wheel.age(node)
@@ -238,7 +151,7 @@ class ReferenceTrie:
         ]
 
     def policy(self) -> tuple[int, int, int, int, int, int, bytes]:
-        """Return hand, epoch, its sightings, requests, both sums of the gate, the sketch."""
+        """Return hand, epoch, its sightings, requests, the gate's sums, the sketch."""
         wheel = self.wheel
         return (
             wheel.hand,
@@ -305,7 +218,7 @@ class ReferenceTrie:
         )
 
     def _sight(self, path: Sequence[Node]) -> None:
-        """Count each node of a path; its end, if a leaf, is the newest of its bucket."""
+        """Count each node of a path; its end, if a leaf, is its bucket's newest."""
         for node in path:
             assert node.segment is not None
             was_listed = self.wheel.remove(node)
@@ -369,10 +282,9 @@ class ReferenceTrie:
         found = []
         key = parent.key
         for piece in pieces:
-            root, anchor, text, is_tail = piece.identity
-            key = self._keys.key(
-                root, key, -1 if anchor is None else anchor, text, is_tail
-            )
+            root, before, text, is_tail = piece.identity
+            anchor = -1 if before is None else before
+            key = self._keys.key(root, key, anchor, text, is_tail)
             count = min(self.sketch.count(key) + 1, COUNT_MAX)
             found.append((piece, Entry(key, count)))
             self.wheel.sightings += 1
@@ -400,7 +312,7 @@ class ReferenceTrie:
         return memory <= self.max_memory_bytes and resident <= self.max_resident_bytes
 
     def _extend(self, reached: Node, new: Sequence[tuple[Piece, Entry]]) -> int:
-        """Add new pieces below a node until one is refused; return how many were not."""
+        """Add pieces below a node until one is refused; return how many were not."""
         made: dict[Identity, Segment] = {}
         segments = []
         for piece, _ in new:  # all are held before anything is evicted
@@ -488,7 +400,7 @@ class ReferenceTrie:
         return len(gone)
 
     def _evict(self, *, pinned: Node | None) -> None:
-        """Drop the next victim. Its parent, if it is a leaf now, is next in its bucket."""
+        """Drop the next victim. A parent that is a leaf now is next in its bucket."""
         self.wheel.advance()
         victim = self._listed()[0]
         parent = victim.parent
