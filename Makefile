@@ -29,7 +29,7 @@ check: build $(VENV)/.lint
 	$(BIN)/codespell
 	$(BIN)/mypy
 	$(PY) -m mypy.stubtest --allowlist requirements/stubtest-allowlist.txt \
-	  --ignore-unused-allowlist tokcache._counters tokcache._ids tokcache._scan tokcache._trie tokcache._walker
+	  --ignore-unused-allowlist tokcache._batch tokcache._counters tokcache._ids tokcache._scan tokcache._trie tokcache._walker
 
 format: build $(VENV)/.lint
 	$(BIN)/ruff check --fix $(CHECKED)

@@ -43,7 +43,7 @@ extensions = [
         extra_link_args=link_args,
         define_macros=macros,
     )
-    for name in ("_counters", "_ids", "_scan", "_trie", "_walker")
+    for name in ("_batch", "_counters", "_ids", "_scan", "_trie", "_walker")
 ]
 
 setup(

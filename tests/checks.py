@@ -37,8 +37,24 @@ class InnerCalls:
             before(text)
             return whole(text, add_special_tokens)
 
+        bare_batch, whole_batch = backend.encode_bare_batch, backend.encode_whole_batch
+
+        def encode_bare_batch(texts: list[str]) -> object:
+            self.texts += texts
+            for text in texts:
+                before(text)
+            return bare_batch(texts)
+
+        def encode_whole_batch(texts: list[str], add_special_tokens: bool) -> object:
+            self.texts += texts
+            for text in texts:
+                before(text)
+            return whole_batch(texts, add_special_tokens)
+
         backend.encode_run = encode_run
         backend.encode_whole = encode_whole
+        backend.encode_bare_batch = encode_bare_batch
+        backend.encode_whole_batch = encode_whole_batch
 
     def take(self) -> list[str]:
         """Return the texts since the last time, and forget them."""

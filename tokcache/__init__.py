@@ -7,6 +7,7 @@
 """
 
 from tokcache._ids import TokenIds
+from tokcache.batch import FlatIds
 from tokcache.cached import CachedTokenizer
 from tokcache.eligibility import Explanation
 from tokcache.identity import fingerprint
@@ -30,6 +31,7 @@ __all__ = [
     "CachedTokenizer",
     "EncodeSegment",
     "Explanation",
+    "FlatIds",
     "L1Cache",
     "L1CacheStats",
     "SharedTokenizerCache",

@@ -51,7 +51,9 @@ cdef class Plan:
 
     cdef int _reserve(self, int64_t more) except -1
     cdef int _prepare(self) except -1
-    cdef int _find_known(self) except -1
+    cdef int _cut(self, bint copies) except -1
+    cdef int _group(self) except -1
+    cdef int _find_known(self, bint copies) except -1
     cdef run* _checked_run(self, Py_ssize_t i) except NULL
     cdef str _with_anchor(self, const piece* first, Py_ssize_t end)
     cdef int64_t _take(self, ids) except -1

@@ -264,6 +264,11 @@ cdef class Plan:
 
     cdef int _prepare(self) except -1:
         """Cut the rest of the text, look each piece up, and group what is unknown."""
+        self._cut(True)
+        return self._group()
+
+    cdef int _cut(self, bint copies) except -1:
+        """Cut the rest of the text and look each piece up; ids are copied if asked."""
         cdef Scanner scanner = self.walker.scanner
         cdef Trie trie = self.walker.trie
         cdef set untried = set()
@@ -278,7 +283,10 @@ cdef class Plan:
         self.untried = sorted(untried)
         self.has_boundary = self.pieces.n > 0
         with cython.critical_section(trie):
-            self._find_known()
+            self._find_known(copies)
+        return 0
+
+    cdef int _group(self) except -1:
         if not runs_group(&self.runs, &self.pieces):
             raise MemoryError
         return 0
@@ -288,8 +296,8 @@ cdef class Plan:
         """Return how many runs there are to feed."""
         return self.runs.n
 
-    cdef int _find_known(self) except -1:
-        """Copy the payloads of pieces that are cached under any path of the root."""
+    cdef int _find_known(self, bint copies) except -1:
+        """Find pieces that are cached under any path of the root; copy their payloads."""
         cdef Trie trie = self.walker.trie
         cdef segment* found
         cdef piece* p
@@ -301,11 +309,13 @@ cdef class Plan:
             found = trie.find(self.walker.root, &self.view, p)
             if found == NULL:
                 continue
+            p.is_known = True
+            if not copies:
+                continue
             self._reserve(found.n_ids)
             memcpy(
                 self.pool + self.pool_used, segment_ids(found), <size_t> found.n_ids * 4
             )
-            p.is_known = True
             p.ids_at = self.pool_used
             p.n_ids = found.n_ids
             self.pool_used += found.n_ids

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tokcache._ids import TokenIds
 from tokcache._trie import Trie
 from tokcache.backends import backend_for
+from tokcache.batch import FlatIds, flat_ids
 from tokcache.budgets import DEFAULT_MEMORY_BYTES, check_budgets, check_share
 from tokcache.flow import Flow
 from tokcache.observers import Observers
@@ -192,10 +193,7 @@ class CachedTokenizer(Flow):
         A batch with pairs, pre-tokenized input or unknown options is the inner
         tokenizer's. Raises ``TypeError`` naming the first item that is not a str.
         """
-        if isinstance(input, (str, bytes)) or not isinstance(input, Iterable):
-            message = f"input must be a list of str, got {type(input).__name__}"
-            raise TypeError(message)
-        texts = list(input)
+        texts = _texts(input)
         has_pairs = any(isinstance(text, (tuple, list)) for text in texts)
         call = self._call(has_pairs or None, is_pretokenized, options, is_batch=True)
         if call is None:
@@ -203,9 +201,26 @@ class CachedTokenizer(Flow):
                 texts, **_given(None, is_pretokenized, add_special_tokens), **options
             )
         texts = [_exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
-        for text in texts:
-            call.check_text(text)
-        return self._encode_batch(self._state_of(call), texts, add_special_tokens)
+        return self._encode_batch(call, texts, add_special_tokens)
+
+    def encode_batch_flat(
+        self,
+        input: Sequence[str],  # noqa: A002 - as in encode_batch
+        add_special_tokens: bool = True,  # noqa: FBT001, FBT002 - as in encode
+        **options: Any,
+    ) -> FlatIds:
+        """Return the ids of all texts in one buffer, and where each begins and ends.
+
+        What `encode_batch` returns, joined: ``ids`` of ``uint32`` and ``offsets`` of
+        ``int64``, one more than texts; text ``i`` has ``ids[offsets[i]:offsets[i+1]]``.
+        Raises as `encode_batch`, and ``TypeError`` for what is no text.
+        """
+        found = self.encode_batch(
+            [_exact_str(text, f"input[{i}]") for i, text in enumerate(_texts(input))],
+            add_special_tokens=add_special_tokens,
+            **options,
+        )
+        return flat_ids(found)
 
     def encode_segments(
         self, segments: Iterable[EncodeSegment | tuple[str, bool]]
@@ -441,6 +456,13 @@ def _given(
         "add_special_tokens": add_special_tokens if not add_special_tokens else None,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _texts(given: Any) -> list[Any]:
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        message = f"input must be a list of str, got {type(given).__name__}"
+        raise TypeError(message)
+    return list(given)
 
 
 def _exact_str(value: object, name: str) -> str:

@@ -10,6 +10,7 @@ from tokcache._counters import Counters
 from tokcache._ids import TokenIds
 from tokcache._walker import Plan, Walker
 from tokcache.backends.base import Backend
+from tokcache.batch import BatchIds
 from tokcache.state import Root, State
 
 if TYPE_CHECKING:
@@ -128,12 +129,19 @@ class Flow:
 
     # -- one text ---------------------------------------------------------------------
 
-    def _encode(self, state: State, text: str, special: bool) -> TokenIds:  # noqa: FBT001 - hot path
+    def _encode(
+        self,
+        state: State,
+        text: str,
+        special: bool,  # noqa: FBT001 - hot path
+        batch: BatchIds | None = None,
+    ) -> TokenIds:
+        """Return a text's ids; ``batch`` has those of what was encoded before."""
         if self._goes_aside(state, text, special):
-            return self._encode_aside(state, text, special)
+            return self._encode_aside(state, text, special, batch)
         found = state.walker.lookup(text, special)
         if not isinstance(found, TokenIds):
-            return self._complete(state, found, text, special)
+            return self._complete(state, found, text, special, batch)
         if self._is_watched:
             return self._watched(state, text, special, found)
         return found
@@ -157,7 +165,13 @@ class Flow:
             or (self._max_chars is not None and len(text) > self._max_chars)
         )
 
-    def _encode_aside(self, state: State, text: str, special: bool) -> TokenIds:  # noqa: FBT001
+    def _encode_aside(
+        self,
+        state: State,
+        text: str,
+        special: bool,  # noqa: FBT001 - as in _encode
+        batch: BatchIds | None = None,
+    ) -> TokenIds:
         """Encode where the tokenizer has changed, shapes its ids, or must be asked."""
         if state.backend.is_stale(0):
             state = self._read_again(state)
@@ -166,13 +180,19 @@ class Flow:
         elif state.root.off is None and (not special or state.walker.has_affixes):
             shape = state.backend.shape(special)
             if shape is not None:
-                ids = self._shaped(state, text, special, shape)
+                ids = self._shaped(state, text, special, shape, batch)
                 if ids is not None:
                     return ids
-        return self._pass_through(state, text, special)
+        return self._pass_through(state, text, special, batch)
 
-    def _pass_through(self, state: State, text: str, special: bool) -> TokenIds:  # noqa: FBT001
-        ids = TokenIds(state.backend.encode_whole(text, special))
+    def _pass_through(
+        self,
+        state: State,
+        text: str,
+        special: bool,  # noqa: FBT001 - as in _encode
+        batch: BatchIds | None = None,
+    ) -> TokenIds:
+        ids = _whole_ids(state.backend, text, special, batch)
         if state.root.eligibility.enabled:
             state.walker.count_pass_through()
         return ids
@@ -183,10 +203,11 @@ class Flow:
         plan: Plan,
         text: str,
         special: bool,  # noqa: FBT001 - as in _encode
+        batch: BatchIds | None = None,
     ) -> TokenIds:
         """Encode what a plan lacks, check it, and finish the plan."""
         backend = state.backend
-        change = self._change
+        change = self._change if batch is None else batch.change
         while plan.untried and not state.try_tokens(plan.untried):
             # A token that fails its trial is no boundary: cut the text again.
             again = state.walker.lookup(text, special)
@@ -194,9 +215,9 @@ class Flow:
                 return self._watched(state, text, special, again)
             plan = again
         if not plan.has_boundary:
-            ids = plan.finish_whole(backend.encode_whole(text, special))
+            ids = plan.finish_whole(_whole_ids(backend, text, special, batch))
             return self._watched(state, text, special, ids, plan)
-        n_chars = self._feed(state, plan, text, special, backend.encode_run)
+        n_chars = self._feed(state, plan, text, special, backend.encode_run, batch)
         if n_chars is None:
             whole = backend.encode_whole(text, special)
             state.note_failure(plan.boundary_tokens())
@@ -219,13 +240,14 @@ class Flow:
         text: str,
         special: bool,  # noqa: FBT001 - as in _encode
         shape: Shape,
+        batch: BatchIds | None = None,
     ) -> TokenIds | None:
         """Return what truncation and padding leave of a text's ids; None: pass through.
 
         What is cached are the ids without them.
         """
         backend = state.backend
-        change = self._change
+        change = self._change if batch is None else batch.change
         found = state.walker.lookup(text, False)  # noqa: FBT003
         plan = found if isinstance(found, Plan) else None
         if plan is not None:
@@ -233,7 +255,7 @@ class Flow:
                 plan.untried and not state.try_tokens(plan.untried)
             ):
                 return None
-            n_chars = self._feed(state, plan, text, special, backend.encode_bare)
+            n_chars = self._feed(state, plan, text, special, backend.encode_bare, batch)
             if n_chars is None:
                 state.note_failure(plan.boundary_tokens())
                 return None
@@ -261,13 +283,14 @@ class Flow:
             state, text, special, ids, plan, usage=(cached, uncached), shape=shape
         )
 
-    def _feed(
+    def _feed(  # noqa: PLR0913, PLR0917 - one plan's facts
         self,
         state: State,
         plan: Plan,
         text: str,
         special: bool,  # noqa: FBT001 - as in _encode
         encode: Callable[[str], Sequence[int]],
+        batch: BatchIds | None = None,
     ) -> int | None:
         """Encode the runs of a plan; return how many characters that took.
 
@@ -275,7 +298,7 @@ class Flow:
         does: a run can fail before another one, for which the whole text is refused.
         """
         try:
-            return _feed_runs(plan, encode)
+            return _feed_runs(plan, encode, batch)
         except Exception:
             state.backend.encode_whole(text, special)
             raise
@@ -284,33 +307,48 @@ class Flow:
 
     def _encode_batch(
         self,
-        state: State,
+        call: Backend,
         texts: list[str],
         special: bool,  # noqa: FBT001 - as in _encode
     ) -> list[TokenIds]:
-        backend = state.backend
-        is_shaped = backend.bypass_reason() is not None
-        shape = backend.shape(special) if is_shaped else None
-        if state.root.off is not None or (is_shaped and shape is None):
-            return self._pass_batch_through(state, texts, special)
-        found = [self._encode(state, text, special) for text in texts]
-        if shape is None or not shape.pads or shape.pad_length is not None:
-            return found
-        # A batch is padded to its longest text.
-        longest = max(map(len, found), default=0)
-        return [TokenIds(shape.padded(ids.tolist(), longest)) for ids in found]
+        """Return the ids of each text; what they lack is encoded together.
 
-    def _pass_batch_through(
-        self,
-        state: State,
-        texts: list[str],
-        special: bool,  # noqa: FBT001 - as in _encode
-    ) -> list[TokenIds]:
-        found = state.backend.encode_whole_batch(texts, special)
-        if state.root.eligibility.enabled:
-            for _ in texts:
-                state.walker.count_pass_through()
-        return [TokenIds(ids) for ids in found]
+        A text that fails does not keep the others from being cached; the error of the
+        first is raised at the end, with its place as ``index``.
+        """
+        found: list[TokenIds] = []
+        failed: Exception | None = None
+        stop = 0
+        batch = None
+        for i, text in enumerate(texts):
+            state = self._state_of(call)
+            if i == stop:
+                batch = BatchIds(state, self._change)
+                stop = batch.gather(
+                    texts, i, special=special, is_cached=self._is_cached(state, special)
+                )
+            try:
+                call.check_text(text)
+                found.append(self._encode(state, text, special, batch))
+            except Exception as error:  # noqa: BLE001 - the first is raised below
+                if failed is None:
+                    failed = error
+                    failed.index = i  # type: ignore[attr-defined]
+        if failed is not None:
+            raise failed
+        shape = call.shape(special) if call.bypass_reason() is not None else None
+        if shape is not None and shape.pads and shape.pad_length is None:
+            longest = max(map(len, found), default=0)
+            return [TokenIds(shape.padded(ids.tolist(), longest)) for ids in found]
+        return found
+
+    def _is_cached(self, state: State, special: bool) -> bool:  # noqa: FBT001
+        """Tell whether texts do not just pass through as things are now."""
+        if state.root.off is not None or (special and not state.walker.has_affixes):
+            return False
+        if state.backend.bypass_reason() is None:
+            return True
+        return state.backend.shape(special) is not None
 
     # -- watching ---------------------------------------------------------------------
 
@@ -377,11 +415,25 @@ class Flow:
         return whole
 
 
-def _feed_runs(plan: Plan, encode: Callable[[str], Any]) -> int | None:
+def _whole_ids(
+    backend: Backend,
+    text: str,
+    special: bool,  # noqa: FBT001 - as in _encode
+    batch: BatchIds | None,
+) -> TokenIds:
+    found = None if batch is None else batch.wholes.get(text)
+    return TokenIds(backend.encode_whole(text, special)) if found is None else found
+
+
+def _feed_runs(
+    plan: Plan, encode: Callable[[str], Any], batch: BatchIds | None = None
+) -> int | None:
     n_chars = 0
     for i in range(plan.n_runs):
         run = plan.run_text(i)
         n_chars += len(run)
+        if batch is not None and batch.served(plan, i):
+            continue
         status = plan.feed(i, encode(run))
         if status == 0:
             continue

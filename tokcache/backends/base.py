@@ -100,6 +100,10 @@ class Backend(ABC):
     def encode_whole(self, text: str, add_special_tokens: bool) -> Sequence[int]:  # noqa: FBT001
         """Return the ids of a whole text, exactly the tokenizer's own."""
 
+    def encode_bare_batch(self, texts: list[str]) -> Sequence[Sequence[int]]:
+        """Return what `encode_bare` would for each, by the tokenizer's own batch."""
+        return [self.encode_bare(text) for text in texts]
+
     def encode_whole_batch(
         self,
         texts: list[str],

@@ -1,0 +1,97 @@
+"""Many texts at once: what they lack is found first, and encoded in one call."""
+
+from __future__ import annotations
+
+import array
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tokcache._batch import Batch
+from tokcache._ids import TokenIds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tokcache._walker import Plan
+    from tokcache.state import State
+
+# What one inner call is given at most, in characters: it keeps all cores busy, and
+# the ids of so many, as Python ints, are some hundred megabytes.
+CHUNK_CHARS = 2**23
+
+
+class FlatIds(NamedTuple):
+    """Hold the ids of many texts in one buffer: text ``i`` has those between offsets.
+
+    Both are C-contiguous buffers that numpy and Arrow read without a copy: ``ids`` of
+    ``uint32``, ``offsets`` of ``int64``, one more than there are texts.
+    """
+
+    ids: TokenIds
+    offsets: memoryview
+
+
+def flat_ids(found: Sequence[Any]) -> FlatIds:
+    """Join the ids of many texts."""
+    offsets = array.array("q", itertools.accumulate(map(len, found), initial=0))
+    joined = b"".join(map(memoryview, found))
+    return FlatIds(TokenIds(memoryview(joined).cast("I")), memoryview(offsets))
+
+
+class BatchIds:
+    """Hold ids that were made for a batch and not yet asked for by a text.
+
+    ``change`` is the wrapper's mark of when that was; with another one they are not
+    to be trusted.
+    """
+
+    def __init__(self, state: State, change: object) -> None:
+        self.change = change
+        self.wholes: dict[str, TokenIds] = {}
+        self._state = state
+        self._batch = Batch(state.walker)
+
+    def served(self, plan: Plan, i: int) -> bool:
+        """Feed a run of a plan of one text, if all its ids are here."""
+        return plan.walker is self._state.walker and self._batch.serve(plan, i)
+
+    def gather(
+        self, texts: Sequence[str], start: int, *, special: bool, is_cached: bool
+    ) -> int:
+        """Encode what the texts from ``start`` on lack; return where it stopped.
+
+        That is at the end, or when it was enough for one inner call. What cannot be
+        encoded is left out; it fails again when its text's turn comes. With ``special``
+        whole texts get the ids around them, and without ``is_cached`` all are whole.
+        """
+        stop = start
+        while stop < len(texts) and self._batch.n_chars < CHUNK_CHARS:
+            if is_cached:
+                self._batch.add(texts[stop])
+            else:
+                self._batch.add_whole(texts[stop])
+            stop += 1
+        if self._batch.untried and not self._state.try_tokens(
+            sorted(self._batch.untried)
+        ):
+            # A token that fails its trial is no boundary: cut the texts again.
+            self._batch = Batch(self._state.walker)
+            for text in texts[start:stop]:
+                self._batch.add(text)
+        wholes = list(self._batch.wholes)
+        runs = self._batch.runs()
+        backend = self._state.backend
+        try:
+            if runs:
+                found = backend.encode_bare_batch(
+                    [plan.run_text(i) for plan, i in runs]
+                )
+                for (plan, i), ids in zip(runs, found, strict=True):
+                    if plan.feed(i, ids) == 0:
+                        self._batch.take(plan, i)
+            if wholes:
+                all_ids = backend.encode_whole_batch(wholes, special)
+                self.wholes = dict(zip(wholes, map(TokenIds, all_ids), strict=True))
+        except Exception:  # noqa: BLE001 - it comes again for the text that it is of
+            return stop
+        return stop
