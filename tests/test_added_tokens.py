@@ -203,17 +203,22 @@ def test_ids_that_were_taken_out_of_order_cannot_be_compared() -> None:
     assert exact_copy(tokenizer, normalizes=False) is None
 
 
-def test_a_copy_is_exact_or_none() -> None:
+def test_a_copy_is_exact() -> None:
     tokenizer = toy(special("<s>"), plain("x<s", normalized=True))
     copy = exact_copy(tokenizer, normalizes=False)
     assert copy is not None
     assert raw_ids(copy, "x<s>hello") == raw_ids(tokenizer, "x<s>hello")
-    for name in HIDDEN:
-        tokenizer = HIDDEN[name][0]()
-        copy = exact_copy(tokenizer, normalizes=False)
-        assert (copy is None) or not BEFORE_0_23
-        for text in TEXTS if copy is not None else ():
-            assert raw_ids(copy, text) == raw_ids(tokenizer, text)
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_copy_is_exact_or_none(name: str) -> None:
+    tokenizer = HIDDEN[name][0]()
+    copy = exact_copy(tokenizer, normalizes=False)
+    if copy is None:
+        assert BEFORE_0_23 or name == "a lost id"
+        return
+    for text in TEXTS:
+        assert raw_ids(copy, text) == raw_ids(tokenizer, text)
 
 
 def test_whatever_is_added_again_the_ids_are_the_tokenizers() -> None:

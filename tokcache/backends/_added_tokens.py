@@ -19,14 +19,13 @@ the same in every text. Tokens for which it cannot be seen are no boundaries.
 from __future__ import annotations
 
 import functools
-import itertools
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers
 
+from tokcache.backends._overlaps import Groups, Match, Pair, every_assignment, overlaps
 from tokcache.eligibility import (
-    WHITE_SPACE,
     AddedTokenView,
     Contents,
     TokenVerdict,
@@ -34,10 +33,9 @@ from tokcache.eligibility import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-# A span of a text and what is looked for there.
-Place = tuple[int, int, str]
+    from tokcache.backends._overlaps import Place
 
 # How many overlaps of tokens are listed, how many of one group of tokens are looked
 # into (some 50 µs each), and with how many tokens in a text (2 to their number steps).
@@ -221,14 +219,6 @@ class _DifferenceError(Exception):
     """Added tokens are matched in another way than they are listed."""
 
 
-class _Pair(NamedTuple):
-    """Two tokens of which only one can be matched in a text."""
-
-    text: str
-    left: Place
-    right: Place
-
-
 class _Comparison:
     """Compare a tokenizer with one that is what the list says."""
 
@@ -294,13 +284,13 @@ class _Comparison:
 
     def _overlapping(self, wanted: set[str], separator: str) -> set[str]:
         """Return the tokens whose overlaps with others do not show who goes first."""
-        groups = _Groups()
-        for number, pair in enumerate(_pairs(self._added, self._contents)):
+        groups = Groups()
+        for number, pair in enumerate(overlaps(self._added, self._contents)):
             if number == MAX_PAIRS:
                 return wanted
             groups.join(pair.left[2], pair.right[2])
-        pairs: dict[str, list[_Pair]] = {groups.of(each): [] for each in wanted}
-        for pair in _pairs(self._added, self._contents):
+        pairs: dict[str, list[Pair]] = {groups.of(each): [] for each in wanted}
+        for pair in overlaps(self._added, self._contents):
             if (group := groups.of(pair.left[2])) in pairs:
                 pairs[group].append(pair)
         # A match that its flag refuses keeps others away in its own phase alone.
@@ -314,7 +304,7 @@ class _Comparison:
             if groups.of(content) in doubtful and pairs[groups.of(content)]
         }
 
-    def _show(self, pairs: Sequence[_Pair], separator: str) -> bool:
+    def _show(self, pairs: Sequence[Pair], separator: str) -> bool:
         """Tell whether texts show which of each two goes first.
 
         They do if in whatever phases the tokens of a text might be to give what is
@@ -338,21 +328,28 @@ class _Comparison:
                     for match in told
                 )
                 and contest.taken(phases) != contest.taken(self._listed)
-                for phases in _every_assignment(sorted(names))
+                for phases in every_assignment(sorted(names))
             ):
                 return False
         return True
 
-    def _match(self, text: str, *places: Place) -> _Match:
+    def _match(self, text: str, *places: Place) -> Match:
         """Return a text with these places, or with all where tokens stand."""
         found = places or tuple(self._contents.places(text))
-        return _Match(text, found, self._tokens)
+        return Match(text, found, self._tokens)
 
     def _shows_phase(self, token: AddedTokenView, separator: str) -> bool:
         """Find a text, with no other token in it, in which phase 2 would differ."""
         content = token.content
-        raw = with_added(self._inner, [token])
-        normalized = with_added(self._inner, [replace(token, normalized=True)])
+        phases = attempt(
+            lambda: [
+                with_added(self._inner, [replace(token, normalized=flag)])
+                for flag in (False, True)
+            ]
+        )
+        if isinstance(phases, str):
+            return False
+        raw, normalized = phases
         ids = {each.id for each in self._added if each is not token}
         for text in _changed_texts(content, separator):
             if any(place[2] != content for place in self._contents.places(text)):
@@ -404,117 +401,3 @@ def _changed_texts(content: str, separator: str) -> Iterator[str]:
         yield f"{separator}{content}{mark}{separator}"
     yield content.replace(" ", "▁")
     yield content + content
-
-
-# ------------------------------------------------------------------- overlapping
-
-
-def _every_assignment(names: Sequence[str]) -> Iterator[dict[str, int]]:
-    """List all the phases that tokens can be in."""
-    for phases in itertools.product((1, 2), repeat=len(names)):
-        yield dict(zip(names, phases, strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class _Match:
-    """A text with the places where tokens stand in it, to say which would be taken."""
-
-    text: str
-    places: tuple[Place, ...]
-    tokens: Mapping[str, AddedTokenView]
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The tokens in it."""
-        return frozenset(content for _, _, content in self.places)
-
-    def taken(self, phases: Mapping[str, int], last: int = 2) -> set[Place]:
-        """Return the places that are taken if tokens are looked for in these phases."""
-        taken: set[Place] = set()
-        spans: list[tuple[int, int]] = []
-        for phase in range(1, last + 1):
-            end = 0
-            chain = []
-            for place in sorted(self.places, key=lambda place: (place[0], -place[1])):
-                start, stop, content = place
-                if (
-                    phases[content] == phase
-                    and start >= end
-                    and all(stop <= left or right <= start for left, right in spans)
-                ):
-                    end = stop
-                    chain.append(place)
-            spans += map(self._stripped, chain)
-            taken.update(chain)
-        return taken
-
-    def _stripped(self, place: Place) -> tuple[int, int]:
-        """Return what a token takes of the text, with white space if it strips it."""
-        start, end, content = place
-        token = self.tokens[content]
-        if token.lstrip:
-            while start > 0 and self.text[start - 1] in WHITE_SPACE:
-                start -= 1
-        if token.rstrip:
-            while end < len(self.text) and self.text[end] in WHITE_SPACE:
-                end += 1
-        return start, end
-
-    def may_be(
-        self, phases: Mapping[str, int], listed: Mapping[str, int], *, normalizes: bool
-    ) -> bool:
-        """Tell whether tokens in these phases could look like those that are listed.
-
-        A normalizer can hide what phase 2 takes, but nothing of phase 1.
-        """
-        if normalizes:
-            return self.taken(phases, 1) <= self.taken(listed)
-        return self.taken(phases) == self.taken(listed)
-
-
-class _Groups:
-    """Texts that belong together, joined two by two."""
-
-    def __init__(self) -> None:
-        self._parents: dict[str, str] = {}
-
-    def of(self, content: str) -> str:
-        """Return the one text that stands for all of a group."""
-        while (parent := self._parents.get(content)) is not None:
-            content = parent
-        return content
-
-    def join(self, one: str, other: str) -> None:
-        """Make one group of two."""
-        one, other = self.of(one), self.of(other)
-        if one != other:
-            self._parents[other] = one
-
-
-def _pairs(added: Sequence[AddedTokenView], contents: Contents) -> Iterator[_Pair]:
-    """List every way in which two tokens get in each other's way."""
-    for token in added:
-        text = token.content
-        whole = (0, len(text), text)
-        for place in contents.places(text):
-            if place != whole:
-                yield _Pair(text, whole, place)
-        for start, other in contents.past_the_end(text):
-            if other != text:
-                merged = text[:start] + other
-                yield _Pair(merged, whole, (start, len(merged), other))
-    # White space that a token strips can be a part of another one.
-    rstrip = [token.content for token in added if token.rstrip]
-    lstrip = [token.content for token in added if token.lstrip]
-    begins = [t.content for t in added if t.content[0] in WHITE_SPACE]
-    ends = [t.content for t in added if t.content[-1] in WHITE_SPACE]
-    for lefts, rights in ((rstrip, begins), (ends, lstrip)):
-        for left in lefts:
-            for right in rights:
-                if left != right:
-                    yield _side_by_side(left, right)
-
-
-def _side_by_side(left: str, right: str) -> _Pair:
-    text = left + right
-    return _Pair(text, (0, len(left), left), (len(left), len(text), right))
