@@ -101,7 +101,7 @@ def test_a_normalizer_that_fails_on_a_token_does_not_fail_the_constructor() -> N
 # -- tokens that are matched in another way than they are listed
 
 
-def readded(first: Any, *again: Any) -> Tokenizer:
+def added_again(first: Any, *again: Any) -> Tokenizer:
     """Add a special token, one that overlaps it, and the first again."""
     tokenizer = toy(first)
     tokenizer.add_tokens(list(again))
@@ -129,19 +129,19 @@ def with_an_old_form() -> Tokenizer:
 FLAGGED = "added tokens are not matched as they are listed"
 HIDDEN: dict[str, tuple[Callable[[], Tokenizer], str]] = {
     "a special token, now looked for later": (
-        lambda: readded(
+        lambda: added_again(
             special("<s>"), special("s>x"), special("<s>", normalized=True)
         ),
         FLAGGED,
     ),
     "a special token, now looked for earlier": (
-        lambda: readded(
+        lambda: added_again(
             special("<s>", normalized=True), special("s>x"), special("<s>")
         ),
         FLAGGED,
     ),
     "in both phases": (
-        lambda: readded(
+        lambda: added_again(
             plain("<s>"), plain("x<s", normalized=True), plain("<s>", normalized=True)
         ),
         FLAGGED,
@@ -170,7 +170,9 @@ def test_what_is_not_matched_as_listed_turns_the_cache_off(name: str) -> None:
 
 def test_a_token_that_is_added_again_and_overlaps_nothing_is_a_boundary() -> None:
     """Whichever phase it is in, no text shows a difference."""
-    tokenizer = readded(special("<s>"), special("x|"), special("<s>", normalized=True))
+    tokenizer = added_again(
+        special("<s>"), special("x|"), special("<s>", normalized=True)
+    )
     cached = CachedTokenizer(tokenizer)
     assert set(cached.explain().boundary_tokens) == {"<s>", "x|"}
     for text in ("<s>a", "x|<s>a", "x<s>a"):
