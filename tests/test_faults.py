@@ -77,9 +77,14 @@ def test_what_is_no_batch_is_refused(value: object) -> None:
     """As by the inner tokenizer; nothing of the batch is stored."""
     cached: Any = CachedTokenizer(build())
     raw: Any = build()
-    with pytest.raises(Exception) as want:  # noqa: PT011 - whatever the library raises
+    wanted: type[Exception] = TypeError
+    try:
         raw.encode_batch(value)
-    with pytest.raises(type(want.value)):
+    except Exception as error:  # noqa: BLE001 - whatever the library raises
+        wanted = type(error)
+    else:  # before tokenizers 0.21 a text is a batch of its characters
+        assert isinstance(value, str)
+    with pytest.raises(wanted):
         cached.encode_batch(value)
     assert_usable(cached)
 

@@ -70,6 +70,8 @@ def test_a_partial_hit_and_a_truncated_one_are_verified() -> None:
         cached.encode("Hello" + TEXT)
         if truncate:
             inner.enable_truncation(9)
+            # Before tokenizers 0.23 only one that matches as listed is served so.
+            cached.encode("foo")
         break_it(inner)
         text = "Hello" + TEXT + "</s>foo"
         assert cached.encode(text).ids == inner.encode(text).ids

@@ -15,7 +15,7 @@ import functools
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
+
+T = TypeVar("T")
 
 MAX_ID = 0xFFFF_FFFF
 FLAGS = ("special", "normalized", "single_word", "lstrip", "rstrip")
@@ -143,21 +145,19 @@ def check_list(special_tokens: Sequence[str] | None) -> None:
             raise TypeError(msg)
 
 
-def judge(  # noqa: PLR0913 (each is a fact about the tokenizer)
+def judge(
     added: Sequence[AddedTokenView],
     *,
     normalizes: bool,
     unknown_contents: Collection[str] = (),
     unknown_ids: Collection[int] = (),
     listed: Sequence[str] | None = None,
-    phases_are_sure: bool = True,
 ) -> tuple[tuple[TokenVerdict, ...], tuple[TokenVerdict, ...]]:
     """Judge every added token; return those for the scanner, and the others.
 
     With ``normalizes`` (the tokenizer has a normalizer that does something) tokens of
     phase 2 are among the others. Only ``listed`` tokens can be eligible, if a list is
-    given. Without ``phases_are_sure`` a token may be matched in the other phase than
-    the one it is listed for, and is judged against the tokens of both.
+    given.
 
     Near linear in the length of all contents together.
 
@@ -167,13 +167,9 @@ def judge(  # noqa: PLR0913 (each is a fact about the tokenizer)
     reasons = _own_reasons(added, unknown_contents, unknown_ids)
     first = [token for token in added if token.phase == 1]
     second = [token for token in added if token.phase == 2]  # noqa: PLR2004
-    groups = [first, second] if phases_are_sure else [list(added)]
-    for group in groups:
+    for group in (first, second):
         in_question = [token for token in group if token.content not in reasons]
         _add(reasons, _outgrown(in_question, group))
-    if not phases_are_sure:
-        _add(reasons, _ended_by_single_word(first, second))
-        _add(reasons, _ended_by_single_word(second, first))
     if normalizes:
         _add(reasons, {token.content: NORMALIZED for token in second})
     else:
@@ -247,10 +243,11 @@ def _own_reasons(
     return reasons
 
 
-class _Contents:
+class Contents:
     """Texts of tokens, to find those that occur in a text or begin at its end."""
 
     def __init__(self, tokens: Iterable[AddedTokenView]) -> None:
+        """Sort the texts."""
         self._sorted = sorted({token.content for token in tokens} - {""})
         self._known = frozenset(self._sorted)
         # Which lengths can begin so: it spares most places of a text a look.
@@ -258,34 +255,24 @@ class _Contents:
         for content in self._sorted:
             self._lengths.setdefault(content[:2], set()).add(len(content))
 
-    def within(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield the end and the content of all that occur in a text."""
+    def places(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Yield the start, the end and the content of all that occur in a text."""
         for start in range(len(text)):
-            for key in (text[start], text[start : start + 2]):
+            for key in dict.fromkeys((text[start], text[start : start + 2])):
                 for length in self._lengths.get(key, ()):
                     end = start + length
                     if end <= len(text) and text[start:end] in self._known:
-                        yield end, text[start:end]
+                        yield start, end, text[start:end]
 
-    def past_the_end(self, text: str) -> str | None:
-        """Find a content that begins inside a text and ends past its end."""
+    def past_the_end(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield where a content begins that goes on past a text's end, and which."""
         for start in range(len(text)):
             rest = text[start:]
             # The contents that go on from it stand right behind it.
-            at = bisect_right(self._sorted, rest)
-            if at < len(self._sorted) and self._sorted[at].startswith(rest):
-                return self._sorted[at]
-        return None
-
-
-def _contained(
-    inner: Sequence[AddedTokenView], outer: Sequence[AddedTokenView]
-) -> Iterator[tuple[str, AddedTokenView, bool]]:
-    """Yield the inner contents that an outer token has in it, and if at its end."""
-    contents = _Contents(inner)
-    for token in outer:
-        for end, content in contents.within(token.content):
-            yield content, token, end == len(token.content)
+            for at in range(bisect_right(self._sorted, rest), len(self._sorted)):
+                if not self._sorted[at].startswith(rest):
+                    break
+                yield start, self._sorted[at]
 
 
 def _outgrown(
@@ -293,21 +280,14 @@ def _outgrown(
 ) -> dict[str, str]:
     """Find the inner tokens that an outer one contains with text after them."""
     reasons: dict[str, str] = {}
-    for content, token, is_at_end in _contained(inner, outer):
-        if not is_at_end and content not in reasons:
-            reasons[content] = f"the longer token {token.content!r} goes on after it"
+    contents = Contents(inner)
+    for token in outer:
+        for _, end, content in contents.places(token.content):
+            if end < len(token.content) and content not in reasons:
+                reasons[content] = (
+                    f"the longer token {token.content!r} goes on after it"
+                )
     return reasons
-
-
-def _ended_by_single_word(
-    inner: Sequence[AddedTokenView], outer: Sequence[AddedTokenView]
-) -> dict[str, str]:
-    """Find the inner tokens that a longer single_word one ends with."""
-    return {
-        content: f"the single_word token {token.content!r} ends with it"
-        for content, token, is_at_end in _contained(inner, outer)
-        if is_at_end and token.single_word
-    }
 
 
 def _taken_first(
@@ -323,20 +303,20 @@ def _taken_first(
                 reason = f"{token.content!r}, looked for before it, is {flag}"
                 return {each.content: reason for each in second}
     reasons = _outgrown(second, first)
-    contents = _Contents(first)
+    contents = Contents(first)
     for token in second:
         text = token.content
-        if inside := next(contents.within(text), None):
-            reasons.setdefault(text, f"{inside[1]!r}, looked for before it, is in it")
-        elif other := contents.past_the_end(text):
-            reasons.setdefault(text, f"{other!r}, looked for before it, begins in it")
+        if inside := next(contents.places(text), None):
+            reasons.setdefault(text, f"{inside[2]!r}, looked for before it, is in it")
+        elif past := next(contents.past_the_end(text), None):
+            reasons.setdefault(text, f"{past[1]!r}, looked for before it, begins in it")
     return reasons
 
 
-def attempt(encode: Callable[[], list[int]]) -> list[int] | str:
-    """Return the ids, or the text of the error that the tokenizer raised."""
+def attempt(call: Callable[[], T]) -> T | str:
+    """Return what a tokenizer returns, or the text of the error that it raised."""
     try:
-        return encode()
+        return call()
     except Exception as error:  # noqa: BLE001 (whatever a tokenizer raises)
         return f"{error}"
     except BaseException as error:

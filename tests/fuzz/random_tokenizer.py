@@ -73,6 +73,7 @@ CHARACTERS: tuple[str, ...] = (
 )
 UNK_NAMES = ("<unk>", "[UNK]", "x", "<s>", "A")
 MAX_CHARS = 8000
+HAS_FIXED_LENGTH = hasattr(pre_tokenizers, "FixedLength")  # from 0.21 on
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +328,7 @@ PRE_TOKENIZERS: tuple[Callable[[Random], pre_tokenizers.PreTokenizer], ...] = (
     ),
     lambda rng: pre_tokenizers.CharDelimiterSplit(rng.choice(" a|▁")),
     lambda _: pre_tokenizers.UnicodeScripts(),
-    lambda rng: pre_tokenizers.FixedLength(rng.randint(1, 6)),
+    *((lambda rng: pre_tokenizers.FixedLength(rng.randint(1, 6)),) * HAS_FIXED_LENGTH),
 )
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tokenizers import AddedToken, Tokenizer, models, normalizers
+from tokenizers import AddedToken, Tokenizer, models
 
-from tokcache._scan import Scanner
+from tokcache.backends._added_tokens import (
+    confirm,
+    exact_copy,
+    listed_tokens,
+    with_added,
+)
 from tokcache.backends.base import Backend
 from tokcache.backends.shape import Shape
 from tokcache.eligibility import (
@@ -37,6 +41,8 @@ RANDOMNESS = {models.BPE: "dropout", models.Unigram: "alpha"}
 UNLIKELY = ("\U000f5e1c", "\U00105e1c", "\ue5c1")
 
 
+NONE_LEFT = "none of the added tokens can be a boundary"
+
 # Whether two added tokens are equal only if their flags are; not so in old versions.
 _COMPARES_FLAGS = AddedToken("a", special=True) != AddedToken("a", special=False)
 
@@ -59,6 +65,8 @@ class TokenizersBackend(Backend):
         self._vocab_size = inner.get_vocab_size()
         self._unchecked = 0
         self._bare: Tokenizer | None = None
+        self._has_bare = False  # or it was found that there is none
+        self._whole: Tokenizer | None = None
         self._plain: Tokenizer | None = None
 
     def inspect(
@@ -66,24 +74,27 @@ class TokenizersBackend(Backend):
     ) -> Eligibility:
         """Find out which added tokens are boundaries; see `Backend.inspect`.
 
-        Costs some 10 µs for each added token; the vocabulary is not read.
+        Costs some 10 µs for each added token. The vocabulary is read before tokenizers
+        0.23 only: 16 to 300 ms for real tokenizers.
         """
         check_list(special_tokens)
         inner = self.inner
         self._read_live(inner)
-        added = _added_tokens(inner)
+        added = listed_tokens(inner)
         names, ids = (frozenset[str](), frozenset[int]())
         off = self._off_reason(special_tokens, added, trust_custom=trust_custom)
         if off is None:
             names, ids = _unknown(inner)
+        normalizes = _normalizes(inner)
         tokens, unscanned = judge(
             added,
-            normalizes=_normalizes(inner),
+            normalizes=normalizes,
             unknown_contents=names,
             unknown_ids=ids,
             listed=special_tokens or None,
-            phases_are_sure=_lists_are_true(),
         )
+        if off is None:
+            off, tokens = confirm(inner, added, tokens, normalizes=normalizes)
         if off is None:
             return self._measure(tokens, unscanned)
         return Eligibility(
@@ -192,7 +203,7 @@ class TokenizersBackend(Backend):
         if allow_special:
             bare = self._bare_tokenizer()
             if bare is None:
-                bare = self._bare = _whole_copy(self.inner)
+                bare = self._whole = self._whole or _whole_copy(self.inner)
             return _ids(bare, text, add_special_tokens=False)
         if self._plain is None:
             plain = _rebuilt(self.inner) or _whole_copy(self.inner)
@@ -225,8 +236,9 @@ class TokenizersBackend(Backend):
         inner: Tokenizer = self.inner
         if not _has_live_state(inner):
             return inner
-        if self._bare is None:
-            self._bare = _rebuilt(self.inner)
+        if not self._has_bare:
+            self._bare = exact_copy(inner, normalizes=_normalizes(inner))
+            self._has_bare = True
         return self._bare
 
     # ------------------------------------------------------------- what inspect does
@@ -250,7 +262,7 @@ class TokenizersBackend(Backend):
                     return f"the {part} is made in Python (see trust_custom)"
         if not added:
             return "the tokenizer has no added tokens"
-        return _hidden_reason(self.inner, added)
+        return None
 
     def _measure(
         self,
@@ -259,21 +271,19 @@ class TokenizersBackend(Backend):
     ) -> Eligibility:
         """Try the tokens on the tokenizer itself, and measure what goes around."""
         affixes: tuple[tuple[int, ...], tuple[int, ...]] | str
-        reason = _stale_reason(self.inner, tokens)
         measured = _without_live_state(self.inner)
         if measured is None:
             affixes = "truncation or padding was on when it was to be measured"
         else:
             tokens = _try_alone(measured, tokens)
             affixes = _measure_affixes(measured, tokens)
-        if reason is None and not any(token.is_eligible for token in tokens):
-            reason = "none of the added tokens can be a boundary"
+        is_any_left = any(token.is_eligible for token in tokens)
         before, after, affix_reason = (
             (None, None, affixes) if isinstance(affixes, str) else (*affixes, None)
         )
         return Eligibility(
-            enabled=reason is None,
-            reason=reason,
+            enabled=is_any_left,
+            reason=None if is_any_left else NONE_LEFT,
             tokens=tokens,
             unscanned=unscanned,
             before=before,
@@ -297,23 +307,7 @@ def _ids(inner: Tokenizer, text: str, *, add_special_tokens: bool) -> list[int]:
 def _listed(inner: Tokenizer) -> Any:
     """Return the added tokens in a form whose comparison is quick and sees flags."""
     listed = inner.get_added_tokens_decoder()
-    return listed if _COMPARES_FLAGS else _added_tokens(inner)
-
-
-def _added_tokens(inner: Tokenizer) -> list[AddedTokenView]:
-    """Return the added tokens, by id."""
-    return [
-        AddedTokenView(
-            token.content,
-            token_id,
-            token.special,
-            token.normalized,
-            token.single_word,
-            token.lstrip,
-            token.rstrip,
-        )
-        for token_id, token in sorted(inner.get_added_tokens_decoder().items())
-    ]
+    return listed if _COMPARES_FLAGS else listed_tokens(inner)
 
 
 def _state(component: Any) -> Any:
@@ -399,14 +393,9 @@ def _rebuilt(inner: Tokenizer) -> Tokenizer | None:
     It shares the model and the other parts, so it is cheap. None if it cannot be built:
     ids of added tokens that were taken out of order cannot be given again.
     """
-    copy = Tokenizer(inner.model)
-    for part in ("normalizer", "pre_tokenizer", "post_processor"):
-        if getattr(inner, part) is not None:
-            setattr(copy, part, getattr(inner, part))
-    copy.add_tokens(
-        [token for _, token in sorted(inner.get_added_tokens_decoder().items())]
-    )
-    return copy if _added_tokens(copy) == _added_tokens(inner) else None
+    added = listed_tokens(inner)
+    copy = with_added(inner, added)
+    return copy if listed_tokens(copy) == added else None
 
 
 def _try_alone(
@@ -450,66 +439,3 @@ def _measure_affixes(
         return _ids(inner, text, add_special_tokens=add_special_tokens)
 
     return find_affixes(encode, probes)
-
-
-# ------------------------------------------------------- tokenizers older than 0.23
-
-
-@functools.cache
-def _lists_are_true() -> bool:
-    """Tell whether this version matches added tokens as it lists them.
-
-    Before 0.23 a special token that is added again with other flags is still looked
-    for in the phase of the first ones, one that lost its id to another is still
-    matched, and one of phase 2 keeps the form that a former normalizer gave it.
-    """
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer.add_special_tokens([AddedToken("<A>", normalized=True)])
-    tokenizer.add_special_tokens([AddedToken("a>b", normalized=False)])
-    tokenizer.normalizer = normalizers.Sequence([])
-    is_renewed = tokenizer.encode("<A>").ids == [0]
-    tokenizer.add_special_tokens([AddedToken("<a>", normalized=True)])
-    tokenizer.add_special_tokens([AddedToken("<a>", normalized=False)])
-    return is_renewed and tokenizer.encode("<a>b").tokens[:1] == ["<a>"]
-
-
-def _hidden_reason(inner: Tokenizer, added: Sequence[AddedTokenView]) -> str | None:
-    """Return why the list of added tokens may not be all that is matched, or None.
-
-    A token that is only in another phase than listed does not show here; it is left to
-    `judge`, which is told that phases are not sure.
-    """
-    if _lists_are_true():
-        return None
-    model = inner.model
-    n_beyond_model = sum(model.token_to_id(token.content) is None for token in added)
-    n_extra = inner.get_vocab_size(with_added_tokens=True) - inner.get_vocab_size(
-        with_added_tokens=False
-    )
-    if n_extra != n_beyond_model or any(
-        model.id_to_token(token.id) not in (None, token.content) for token in added
-    ):
-        return "two added tokens, or one and a piece of the model, share an id"
-    return None
-
-
-def _stale_reason(inner: Tokenizer, tokens: Sequence[TokenVerdict]) -> str | None:
-    """Return why tokens of phase 2 may not be looked for as they are written, or None.
-
-    Only asked where no normalizer is left that could be the reason.
-    """
-    if _lists_are_true() or not any(token.phase == 2 for token in tokens):  # noqa: PLR2004
-        return None
-    if _without_live_state(inner) is not inner:
-        return "its added tokens cannot be checked while truncation or such is on"
-    scanner = Scanner(
-        [(token.content, token.id, token.phase, False) for token in tokens]
-    )
-    for index, token in enumerate(tokens):
-        # Another token may rightly take a part of it; then it proves nothing.
-        if scanner.matches(token.content) == [(0, len(token.content), index)]:
-            reason = _alone_reason(inner, token)
-            if reason is not None:
-                return f"{token.content!r} is not matched as it is listed: {reason}"
-    return None
