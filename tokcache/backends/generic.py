@@ -45,12 +45,9 @@ class GenericBackend(Backend):
         """Look at the signature of ``encode``; nothing is called yet."""
         self.inner = inner
         self.max_chars = MAX_CHARS if max_chars is None else max_chars
-        self._flag_default = _flag_default(inner)
-
-    @property
-    def adds_special_tokens(self) -> bool:
-        """Whether the tokenizer adds its special tokens if it is not told."""
-        return bool(self._flag_default)
+        default = _flag_default(inner)
+        self._has_flag = default is not None
+        self.adds_special_tokens = bool(default)
 
     def inspect(
         self,
@@ -104,9 +101,11 @@ class GenericBackend(Backend):
         return _plain(ordinary(text))
 
     def _encode(self, text: str, add_special_tokens: bool) -> Sequence[int]:  # noqa: FBT001
-        if self._flag_default is None:
-            return _plain(self.inner.encode(text))
-        return _plain(self.inner.encode(text, add_special_tokens=add_special_tokens))
+        if self._has_flag:
+            return _plain(
+                self.inner.encode(text, add_special_tokens=add_special_tokens)
+            )
+        return _plain(self.inner.encode(text))
 
     def _list_needed(self) -> str:
         kind = type(self.inner)

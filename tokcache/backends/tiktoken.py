@@ -159,7 +159,11 @@ class TiktokenBackend(Backend):
     def check_text(self, text: str) -> None:
         """Raise tiktoken's ``ValueError`` if a disallowed token is in a text (GB/s)."""
         if self._is_forbidden or self._forbidden.matches(text):
-            self.encode_whole(text, False)  # noqa: FBT003
+            self.inner.encode(
+                text,
+                allowed_special=self._allowed_option,
+                disallowed_special=self._disallowed_option,
+            )
 
     def encode_run(self, text: str) -> Sequence[int]:
         """Return the ids of a part of a text; what is disallowed was looked for."""
@@ -167,11 +171,14 @@ class TiktokenBackend(Backend):
         # only what the text has.
         contents = self._sought.contents
         found = (contents[index] for _, _, index in self._sought.matches(text))
-        return self._encode(text, self._not_sought.union(found), ())
+        return self._encode(text, self._not_sought.union(found))
 
     def encode_whole(self, text: str, add_special_tokens: bool) -> Sequence[int]:  # noqa: ARG002, FBT001
-        """Return the ids of a whole text, exactly the tokenizer's own."""
-        return self._encode(text, self._allowed_option, self._disallowed_option)
+        """Return the ids of a whole text that `check_text` let pass.
+
+        Any backend of the mode may be asked, so what is disallowed is none of its own.
+        """
+        return self._encode(text, self._allowed)
 
     def encode_whole_batch(
         self,
@@ -180,9 +187,7 @@ class TiktokenBackend(Backend):
     ) -> Sequence[Sequence[int]]:
         """Return the ids of each text, by tiktoken's own threads."""
         return self.inner.encode_batch(
-            texts,
-            allowed_special=self._allowed_option,
-            disallowed_special=self._disallowed_option,
+            texts, allowed_special=self._allowed, disallowed_special=()
         )
 
     def encode_segment(self, text: str, allow_special: bool) -> Sequence[int]:  # noqa: FBT001
@@ -192,7 +197,7 @@ class TiktokenBackend(Backend):
         where the options allow none; the other parts have no special tokens.
         """
         if allow_special:
-            return self._encode(text, self._allowed or "all", ())
+            return self._encode(text, self._allowed or "all")
         return self.inner.encode_ordinary(text)
 
     def fingerprint(self) -> bytes:
@@ -215,22 +220,15 @@ class TiktokenBackend(Backend):
 
     # ------------------------------------------------------------------------ details
 
-    def _encode(
-        self,
-        text: str,
-        allowed: Special,
-        disallowed: Special | tuple[str, ...],
-    ) -> Sequence[int]:
+    def _encode(self, text: str, allowed: Special) -> Sequence[int]:
         if self._has_numpy and len(text) >= LARGE:
             try:
                 return self.inner.encode_to_numpy(  # type: ignore[return-value]
-                    text, allowed_special=allowed, disallowed_special=disallowed
+                    text, allowed_special=allowed, disallowed_special=()
                 )
             except UnicodeEncodeError:  # surrogates, which only encode() mends
                 pass
-        return self.inner.encode(
-            text, allowed_special=allowed, disallowed_special=disallowed
-        )
+        return self.inner.encode(text, allowed_special=allowed, disallowed_special=())
 
     @functools.cached_property
     def _option(self) -> Callable[..., TiktokenBackend]:
