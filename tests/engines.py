@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-
 @dataclass(frozen=True)
 class Engine:
     """Say how one tokenizer is made, and how it is called.
 
     ``family`` is the one whose chat format its prompts have. ``options`` go with every
-    encode. Without ``has_flag`` it knows no ``add_special_tokens``.
+    encode. Without ``has_flag`` it knows no ``add_special_tokens``. ``per_file`` says
+    how many conversations of each source are tried.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Engine:
     special_tokens: list[str] | None = None
     options: dict[str, Any] = field(default_factory=dict)
     has_flag: bool = True
+    per_file: int = 3
 
     def ids(self, inner: Any, text: str, *, special: bool) -> list[int]:
         """Encode with the tokenizer itself."""
@@ -61,7 +62,11 @@ def of_tokenizers(family: str, name: str | None = None) -> Engine:
         return [content for members in classes.values() for content in members[:12]]
 
     return Engine(
-        name or family, family, lambda: data.load_family(family), added_tokens
+        name or family,
+        family,
+        lambda: data.load_family(family),
+        added_tokens,
+        per_file=8,
     )
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - real tokens have characters that look alike
 """Check what the cache makes of a ``fastokens.Tokenizer``, against itself.
 
 Its ids need not be those of ``tokenizers``; they are where both load a file.
@@ -12,6 +13,7 @@ import fastokens
 import pytest
 from tokenizers import Tokenizer, normalizers
 
+from tokcache import CachedTokenizer
 from tokcache._scan import Scanner
 from tokcache.backends import backend_for
 from tokcache.backends.fastokens import LARGE, VOUCH, FastokensBackend
@@ -96,16 +98,19 @@ def test_normalized_tokens_need_a_vouch_that_there_is_no_normalizer(
     assert [t.content for t in found.tokens if t.is_eligible] == listed
 
 
-def test_tokens_of_both_kinds_are_one_chain_without_a_normalizer() -> None:
-    """In ``tokenizers`` the token that is not normalized would be taken first."""
-    tokenizer = toy(special("ab", normalized=True), special("bc"))
-    found = inspected(fast(tokenizer), ["ab", "bc"])
-    assert [t.phase for t in found.tokens] == [1, 1]
-    scanner = Scanner((t.content, t.id, t.phase, t.is_eligible) for t in found.tokens)
-    text = "abcbcab"
-    ids = [found.tokens[index].id for _, index in scanner.boundaries(text)]
-    own = {token.id for token in found.tokens}
-    assert [each for each in fast(tokenizer).encode(text).ids if each in own] == ids
+def test_tokens_that_overlap_one_of_the_other_phase_are_refused() -> None:
+    """Which phase goes first can depend on what stands right of both."""
+    tokenizer = toy(
+        special("ab", normalized=True), special("bc"), special("c|"), special("<a>")
+    )
+    for listed in (["ab", "bc", "c|", "<a>"], None):
+        found = inspected(fast(tokenizer), listed)
+        assert [t.content for t in found.tokens if t.is_eligible] == ["<a>"]
+        assert reasons(found)["bc"] == (
+            "it can overlap 'ab', and either of them may be looked for first"
+        )
+        # Whether it is taken depends on that one.
+        assert str(reasons(found)["c|"]).startswith("it can overlap 'bc'")
 
 
 @pytest.mark.parametrize("has_list", [False, True])
@@ -114,7 +119,8 @@ def test_every_text_splits_behind_every_boundary(has_list: bool) -> None:
     n_cuts = 0
     for rng, tokenizer, inner, fragments in loaded(range(400)):
         listed = special_tokens_of(tokenizer.to_str()) if has_list else None
-        backend = backend_for(inner)
+        # Long texts are not drawn here, so none need be tried.
+        backend = backend_for(inner, max_chars=1000)
         found = backend.inspect(listed, trust_custom=False)
         if not found.enabled:
             continue
@@ -211,4 +217,63 @@ def test_real_tokens_are_boundaries(family: str) -> None:
     assert set(listed) <= {token["content"] for token in inner.added_tokens()}
     found = inspected(inner, listed)
     assert found.enabled
-    assert [t.content for t in found.tokens if t.is_eligible] == listed
+    refused = {token.content for token in found.tokens} - {
+        token.content for token in found.tokens if token.is_eligible
+    }
+    overlap = {"<｜/table>｜", "｜DSML｜"} if family == "deepseek_v4" else set()
+    assert refused & set(listed) == overlap & set(listed)
+
+
+# -- through a wrapper
+
+
+def test_a_conversation_is_encoded_turn_by_turn() -> None:
+    inner = fast(toy(special("<s>"), special("<e>", rstrip=True), template="<s> $A"))
+    cached = CachedTokenizer(inner)
+    for n_turns in range(1, 12):
+        text = "<e>\n hello foo" * n_turns
+        for flag in ({}, {"add_special_tokens": True}, {"add_special_tokens": False}):
+            assert cached.encode(text, **flag) == inner.encode(text, **flag).ids
+            assert cached.count(text, **flag) == len(inner.encode(text, **flag))
+    stats = cached.cache_stats()
+    assert stats.misses == 1
+    assert stats.self_check_failures == 0
+
+
+def test_changes_are_noticed_and_nothing_is_stale() -> None:
+    inner = fast(toy(special("<s>")))
+    cached = CachedTokenizer(inner)
+    text = "<s>hello<s>foo"
+
+    def check() -> None:
+        for _ in range(2):
+            assert cached.encode(text) == inner.encode(text).ids
+            assert cached.encode(text, split_special_tokens=True).ids == (
+                inner.encode(text, split_special_tokens=True).ids
+            )
+
+    check()
+    inner.enable_truncation(3)
+    check()
+    cached.enable_padding(length=9)
+    check()
+    inner.no_truncation()
+    cached.no_padding()
+    check()
+    cached.add_tokens([plain("ell")])
+    check()
+    cached.add_tokens([special("<s>", rstrip=True)])
+    text = "<s> hello"
+    check()
+    inner.add_tokens([plain("oo")])  # behind the wrapper's back, before a new text
+    text = "<s>foo<s>hello"
+    check()
+    assert cached.cache_stats().hits
+
+
+def test_segments_are_its_own() -> None:
+    inner = fast(toy(special("<s>")))
+    cached = CachedTokenizer(inner)
+    parts = [("<s>", True), ("<s>hello", False)]
+    assert cached.encode_segments(parts) == inner.encode_segments(parts).ids
+    assert cached.encode_segments(parts) != cached.encode("<s><s>hello")

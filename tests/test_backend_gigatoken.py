@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gigatoken
 import numpy as np
 import pytest
 from tokenizers import AddedToken, Tokenizer, normalizers
 
+from tokcache import CachedTokenizer
 from tokcache._scan import Scanner
 from tokcache.backends import backend_for
 from tokcache.backends.gigatoken import special_tokens_of
@@ -183,3 +184,29 @@ def test_real_tokens_are_boundaries(family: str) -> None:
     found = backend_for(inner).inspect(listed, trust_custom=False)
     assert found.enabled
     assert [t.content for t in found.tokens if t.is_eligible] == listed
+
+
+# -- through a wrapper
+
+
+def test_a_conversation_is_encoded_turn_by_turn() -> None:
+    tokenizer = toy(special("<|"), special("|>"), special("<|EOS|>", rstrip=True))
+    inner = giga(tokenizer)
+    cached: Any = CachedTokenizer(inner, special_tokens_of(tokenizer.to_str()))
+    for n_turns in range(1, 12):
+        text = "<|EOS|>\n hello<|foo|>" * n_turns
+        for _ in range(2):
+            assert list(cached.encode(text)) == inner.encode(text).tolist()
+        assert cached.count(text) == len(inner.encode(text))
+    stats = cached.cache_stats()
+    assert stats.misses == 1
+    assert stats.self_check_failures == 0
+    texts = ["<|EOS|>hello", "foo", "<|EOS|>\n"]
+    assert [list(ids) for ids in cached.encode_batch(texts)] == (
+        inner.encode_batch_list(texts)
+    )
+
+
+def test_the_wrapper_asks_for_a_list() -> None:
+    with pytest.raises(TypeError, match="special_tokens_of"):
+        CachedTokenizer(giga(toy(special("<a>"))))

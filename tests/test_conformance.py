@@ -30,7 +30,6 @@ LARGE = {"max_memory_bytes": 64 * 2**20}
 TINY = {"max_memory_bytes": 6 * 2**10}
 TINY_RESIDENT = {"max_memory_bytes": 2**20, "max_resident_bytes": 48 * 2**10}
 
-PER_FILE = 8
 TURNS = 14  # prompts of one conversation, at most
 LONG_FILES = ("aider_history", "swe_agent_demos", "intercode")
 LONG_CHARACTERS = 25_000
@@ -115,7 +114,9 @@ def growing_conversations(engine: Engine) -> list[list[str]]:
     chosen = [
         messages
         for file in data.conversation_files()
-        for messages in data.conversations(file, PER_FILE, seed=f"{family} {file}")
+        for messages in data.conversations(
+            file, engine.per_file, seed=f"{family} {file}"
+        )
     ]
     chosen = [m for m in chosen if data.length(m) <= 2 * LONG_CHARACTERS]
     for file in LONG_FILES:

@@ -70,8 +70,8 @@ class TiktokenBackend(Backend):
         )
         self._allowed_option: Special = allowed
         self._disallowed_option = disallowed
-        every = self._specials.ids.keys()
-        self._allowed = frozenset(every) if allowed == "all" else allowed & every
+        every = frozenset(self._specials.ids)
+        self._allowed = every if allowed == "all" else allowed & every
         self.mode = self._allowed or None
         sought = every - self._allowed if disallowed == "all" else frozenset(disallowed)
         # An empty string is in every text; tiktoken itself is to say so.
