@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import fastokens
 import gigatoken
 
-from tokcache.backends.gigatoken import special_tokens_of
+from tokcache import special_tokens_of
 
 from . import data
 from .encodings import encodings, small_encoding

@@ -13,11 +13,10 @@ import fastokens
 import pytest
 from tokenizers import Tokenizer, normalizers
 
-from tokcache import CachedTokenizer
+from tokcache import CachedTokenizer, special_tokens_of
 from tokcache._scan import Scanner
 from tokcache.backends import backend_for
 from tokcache.backends.fastokens import LARGE, VOUCH, FastokensBackend
-from tokcache.backends.gigatoken import special_tokens_of
 
 from . import data
 from .fuzz.random_tokenizer import random_text, random_tokenizer

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -419,6 +421,21 @@ def test_what_is_no_tokenizer_is_a_type_error() -> None:
     for thing in (object(), "a name", 5, None):
         with pytest.raises(TypeError):
             backend_for(thing).inspect(["<a>"], trust_custom=False)
+
+
+def test_no_library_is_imported_that_is_not_in_use() -> None:
+    libraries = ("tiktoken", "fastokens", "gigatoken", "numpy")
+    code = (
+        "import sys, tokcache, tokcache.backends.tiktoken, tokcache.backends.fastokens,"
+        " tokcache.backends.gigatoken, tokcache.backends.generic;"
+        "from tokenizers import Tokenizer, models;"
+        "tokcache.CachedTokenizer(Tokenizer(models.BPE()));"
+        f"print([each for each in {libraries} if each in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
 
 
 def test_a_wrapped_tokenizer_of_a_known_library_works_too() -> None:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import TYPE_CHECKING, Any
 
 import gigatoken
 import numpy as np
 import pytest
-from tokenizers import AddedToken, Tokenizer, normalizers
 
-from tokcache import CachedTokenizer
+from tokcache import CachedTokenizer, special_tokens_of
 from tokcache._scan import Scanner
 from tokcache.backends import backend_for
-from tokcache.backends.gigatoken import special_tokens_of
 
 from . import data
 from .toys import plain, special, toy
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tokenizers import AddedToken, Tokenizer
 
     from tokcache.eligibility import Eligibility
 
@@ -40,7 +37,7 @@ def reasons(found: Eligibility) -> dict[str, str | None]:
     return {each.content: each.reason for each in (*found.tokens, *found.unscanned)}
 
 
-# -- the list, and where it comes from
+# -- the list
 
 
 def test_it_asks_for_what_it_cannot_see() -> None:
@@ -55,53 +52,6 @@ def test_a_list_is_tried_on_the_tokenizer() -> None:
     assert reasons(found)["<a>"] is None
     assert reasons(found)["<b>"] is None
     assert str(reasons(found)["<img>"]).startswith("encoded alone it gives")
-
-
-def test_tokens_are_read_from_a_path_a_text_or_what_was_parsed(tmp_path: Path) -> None:
-    tokenizer = toy(special("<a>"), plain("<b>"), plain("word", single_word=True))
-    text = tokenizer.to_str(pretty=True)
-    path = tmp_path / "tokenizer.json"
-    path.write_text(text, "utf-8")
-    for source in (path, str(path), text, json.loads(text)):
-        assert special_tokens_of(source) == ["<a>", "<b>"]
-    assert special_tokens_of({}) == []
-    assert special_tokens_of({"added_tokens": None, "model": None}) == []
-
-
-@pytest.mark.parametrize(
-    ("added", "expected"),
-    [
-        ([special("<|"), special("|>"), special("<|EOS|>")], ["|>", "<|EOS|>"]),
-        ([special("|x|")], ["|x|"]),
-        ([special("<a>", rstrip=True), special("<b>", lstrip=True)], ["<a>", "<b>"]),
-        ([special(" "), special("\n\n")], []),
-        # In another library one of them may be looked for first.
-        ([special("ab", normalized=True), special("abc")], ["abc"]),
-        ([special("<unk>"), special("<a>")], ["<unk>", "<a>"]),
-    ],
-)
-def test_only_tokens_that_are_boundaries_in_any_way_of_matching_are_listed(
-    added: list[AddedToken], expected: list[str]
-) -> None:
-    assert special_tokens_of(toy(*added).to_str()) == expected
-
-
-def test_normalized_tokens_are_listed_if_there_is_no_normalizer() -> None:
-    added = special("<a>", normalized=True)
-    empty = normalizers.Sequence([])
-    effective = normalizers.Sequence([empty, normalizers.NFC()])
-    for none in (None, empty):
-        assert special_tokens_of(toy(added, normalizer=none).to_str()) == ["<a>"]
-    for some in (normalizers.NFC(), effective):
-        assert special_tokens_of(toy(added, normalizer=some).to_str()) == []
-
-
-def test_the_models_unknown_token_is_not_listed() -> None:
-    state = json.loads(toy(special("<unk>"), special("<a>")).to_str())
-    state["model"] |= {"unk_token": "<unk>"}
-    assert special_tokens_of(state) == ["<a>"]
-    state["model"] = {"type": "Unigram", "unk_id": state["added_tokens"][1]["id"]}
-    assert special_tokens_of(state) == ["<unk>"]
 
 
 # -- how it matches

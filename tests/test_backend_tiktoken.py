@@ -7,7 +7,9 @@ matching under every order, and against tiktoken itself.
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -623,3 +625,12 @@ def test_wrappers_of_equal_encodings_share_what_is_cached() -> None:
     assert one == small_encoding().encode(
         text, allowed_special={"<|a|>"}, disallowed_special=()
     )
+
+
+def test_a_copy_has_the_same_encoding() -> None:
+    cached = wrapped(small_encoding())
+    text = "hello<|a|>foo"
+    ids = cached.encode(text, allowed_special="all")
+    for again in (copy.deepcopy(cached), pickle.loads(pickle.dumps(cached))):  # noqa: S301
+        assert again.cache_stats().entries == 0
+        assert again.encode(text, allowed_special="all") == ids

@@ -136,25 +136,10 @@ class TiktokenBackend(Backend):
 
         None for what tiktoken itself refuses, or takes in a way of its own.
         """
-        if not options:
-            return self._base
-        if not options.keys() <= OPTIONS:
-            return None
-        allowed = options.get("allowed_special", frozenset())
-        disallowed = options.get("disallowed_special", "all")
-        if not isinstance(allowed, frozenset) and isinstance(allowed, AbstractSet):
-            allowed = frozenset(allowed)
-        if isinstance(disallowed, (list, AbstractSet)):
-            disallowed = frozenset(disallowed)
-        if not (
-            _is_special(allowed, frozenset)
-            and _is_special(disallowed, frozenset, tuple)
-        ):
-            return None
         try:
-            return self._base._option(allowed, disallowed)  # noqa: SLF001 (its own)
-        except TypeError:  # what is in them has no hash, or is no str
-            return None
+            return self._base._known(tuple(options.items()))  # noqa: SLF001 (its own)
+        except TypeError:  # a set or a list has no hash
+            return self._base._resolved(options)  # noqa: SLF001 (its own)
 
     def check_text(self, text: str) -> None:
         """Raise tiktoken's ``ValueError`` if a disallowed token is in a text (GB/s)."""
@@ -178,7 +163,7 @@ class TiktokenBackend(Backend):
 
         Any backend of the mode may be asked, so what is disallowed is none of its own.
         """
-        return self._encode(text, self._allowed)
+        return self.encode_run(text)
 
     def encode_whole_batch(
         self,
@@ -229,6 +214,33 @@ class TiktokenBackend(Backend):
             except UnicodeEncodeError:  # surrogates, which only encode() mends
                 pass
         return self.inner.encode(text, allowed_special=allowed, disallowed_special=())
+
+    @functools.cached_property
+    def _known(self) -> Callable[[tuple[tuple[str, Any], ...]], TiktokenBackend | None]:
+        return functools.lru_cache(MAX_OPTIONS)(
+            lambda items: self._resolved(dict(items))
+        )
+
+    def _resolved(self, options: Mapping[str, Any]) -> TiktokenBackend | None:
+        if not options:
+            return self
+        if not options.keys() <= OPTIONS:
+            return None
+        allowed = options.get("allowed_special", frozenset())
+        disallowed = options.get("disallowed_special", "all")
+        if not isinstance(allowed, frozenset) and isinstance(allowed, AbstractSet):
+            allowed = frozenset(allowed)
+        if isinstance(disallowed, (list, AbstractSet)):
+            disallowed = frozenset(disallowed)
+        if not (
+            _is_special(allowed, frozenset)
+            and _is_special(disallowed, frozenset, tuple)
+        ):
+            return None
+        try:
+            return self._option(allowed, disallowed)
+        except TypeError:  # what is in them has no hash, or is no str
+            return None
 
     @functools.cached_property
     def _option(self) -> Callable[..., TiktokenBackend]:
