@@ -7,6 +7,7 @@
 """
 
 from tokcache._ids import TokenIds
+from tokcache.backends.tokenizer_json import special_tokens_of
 from tokcache.batch import FlatIds
 from tokcache.cached import CachedTokenizer
 from tokcache.eligibility import Explanation
@@ -39,4 +40,5 @@ __all__ = [
     "TokenIds",
     "__version__",
     "fingerprint",
+    "special_tokens_of",
 ]

@@ -153,7 +153,7 @@ class CachedTokenizer(Flow):
         sequence: str,
         pair: Any = None,
         is_pretokenized: bool = False,  # noqa: FBT001, FBT002 - the inner signature
-        add_special_tokens: bool = True,  # noqa: FBT001, FBT002 - the inner signature
+        add_special_tokens: bool | None = None,  # noqa: FBT001 - the inner signature
         **options: Any,
     ) -> TokenIds | Encoding:
         """Return the ids that the inner tokenizer has for ``sequence``.
@@ -179,13 +179,15 @@ class CachedTokenizer(Flow):
             state = self._state_of(call)
         elif type(sequence) is not str:
             sequence = _exact_str(sequence, "sequence")
+        if add_special_tokens is None:
+            add_special_tokens = self._backend.adds_special_tokens
         return self._encode(state, sequence, add_special_tokens)
 
     def encode_batch(
         self,
         input: Sequence[Any],  # noqa: A002 - the inner tokenizer's name
         is_pretokenized: bool = False,  # noqa: FBT001, FBT002 - the inner signature
-        add_special_tokens: bool = True,  # noqa: FBT001, FBT002 - the inner signature
+        add_special_tokens: bool | None = None,  # noqa: FBT001 - the inner signature
         **options: Any,
     ) -> list[TokenIds] | list[Encoding]:
         """Return the ids of each text, in order: what ``encode`` returns for each.
@@ -201,12 +203,14 @@ class CachedTokenizer(Flow):
                 texts, **_given(None, is_pretokenized, add_special_tokens), **options
             )
         texts = [_exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
+        if add_special_tokens is None:
+            add_special_tokens = self._backend.adds_special_tokens
         return self._encode_batch(call, texts, add_special_tokens)
 
     def encode_batch_flat(
         self,
         input: Sequence[str],  # noqa: A002 - as in encode_batch
-        add_special_tokens: bool = True,  # noqa: FBT001, FBT002 - as in encode
+        add_special_tokens: bool | None = None,  # noqa: FBT001 - as in encode
         **options: Any,
     ) -> FlatIds:
         """Return the ids of all texts in one buffer, and where each begins and ends.
@@ -240,7 +244,8 @@ class CachedTokenizer(Flow):
         state = self._state
         own = getattr(self._inner, "encode_segments", None)
         if own is not None:
-            return TokenIds(own(parts))
+            found = own(parts)
+            return TokenIds(getattr(found, "ids", found))
         if state.backend.is_stale(sum(len(part.text) for part in parts)):
             state = self._read_again(state)
         ids: list[int] = []
@@ -251,7 +256,7 @@ class CachedTokenizer(Flow):
     def count(
         self,
         sequence: str,
-        add_special_tokens: bool = True,  # noqa: FBT001, FBT002 - as in encode
+        add_special_tokens: bool | None = None,  # noqa: FBT001 - as in encode
         **options: Any,
     ) -> int:
         """Return how many ids ``encode`` would return; cached ones are not built."""
@@ -265,6 +270,8 @@ class CachedTokenizer(Flow):
                 )
             call.check_text(text)
             state = self._state_of(call)
+        if add_special_tokens is None:
+            add_special_tokens = self._backend.adds_special_tokens
         return self._count(state, text, add_special_tokens)
 
     def decode(self, ids: Iterable[int], *args: Any, **options: Any) -> str:
@@ -444,7 +451,7 @@ def _rebuild(
 def _given(
     pair: Any,
     is_pretokenized: bool,  # noqa: FBT001 - the inner signature
-    add_special_tokens: bool,  # noqa: FBT001 - the inner signature
+    add_special_tokens: bool | None,  # noqa: FBT001 - the inner signature
 ) -> dict[str, Any]:
     """Return the arguments that are not what they are by default.
 
@@ -453,7 +460,7 @@ def _given(
     given = {
         "pair": pair,
         "is_pretokenized": is_pretokenized or None,
-        "add_special_tokens": add_special_tokens if not add_special_tokens else None,
+        "add_special_tokens": add_special_tokens,
     }
     return {name: value for name, value in given.items() if value is not None}
 

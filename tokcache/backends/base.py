@@ -28,6 +28,8 @@ class Backend(ABC):
     ids are shared by calls of one mode only."""
     max_chars: int | None = None
     """Texts longer than this pass through; None where the matching rules are known."""
+    adds_special_tokens: bool = True
+    """Whether the tokenizer adds its special tokens if a call does not say."""
 
     @abstractmethod
     def inspect(

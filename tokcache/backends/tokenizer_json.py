@@ -1,0 +1,59 @@
+"""Read the added tokens of a ``tokenizer.json`` for libraries that hide them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tokcache.eligibility import FLAGS, AddedTokenView, judge
+
+if TYPE_CHECKING:
+    import os
+
+
+def special_tokens_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> list[str]:
+    """Return the added tokens of a ``tokenizer.json`` that can be boundaries.
+
+    ``source`` is the file's path, its text or what was parsed from it. The list is for
+    ``special_tokens`` of a cache over a tokenizer made from the same file by a library
+    that does not tell its added tokens. Whether one can be a boundary is judged for
+    libraries that look for all added tokens at once as well as for those that look for
+    the normalized ones later.
+
+    >>> special_tokens_of({"added_tokens": [{"id": 5, "content": "<s>"}]})
+    ['<s>']
+    """
+    state: Mapping[str, Any]
+    if isinstance(source, Mapping):
+        state = source
+    elif isinstance(source, str) and source.lstrip().startswith("{"):
+        state = json.loads(source)
+    else:
+        state = json.loads(Path(source).read_text("utf-8"))
+    model = state.get("model") or {}
+    tokens, _ = judge(
+        [
+            AddedTokenView(
+                token["content"],
+                token["id"],
+                **{flag: bool(token.get(flag)) for flag in FLAGS},
+            )
+            for token in state.get("added_tokens") or ()
+        ],
+        normalizes=_normalizes(state.get("normalizer")),
+        unknown_contents=[name] if (name := model.get("unk_token")) else (),
+        unknown_ids=[unknown] if (unknown := model.get("unk_id")) is not None else (),
+        phases_are_sure=False,
+    )
+    return [token.content for token in tokens if token.is_eligible]
+
+
+def _normalizes(normalizer: Mapping[str, Any] | None) -> bool:
+    """Tell whether a normalizer does anything: none does nothing, nor an empty list."""
+    if not normalizer:
+        return False
+    if normalizer.get("type") == "Sequence":
+        return any(map(_normalizes, normalizer["normalizers"]))
+    return True
