@@ -227,6 +227,21 @@ def test_the_own_path_is_never_a_victim() -> None:
         assert max(map(len, kept)) == len(kept)
 
 
+def test_an_insert_stops_at_its_own_prefix() -> None:
+    """What is left besides the prefix ranks higher, and stays."""
+    toy = Toy(10)
+    hot = [f"hot {i}#" for i in range(5)]
+    hit_rate(toy, hot, 4)
+    toy.ask(path("talk", 5))
+    assert toy.entries == 10
+    toy.ask(path("talk", 6))
+    toy.trie.check()
+    assert toy.refused == 1
+    assert toy.trie.usage()[5] == 0
+    assert toy.ask(path("talk", 5))
+    assert all(map(toy.ask, hot))
+
+
 @pytest.mark.parametrize("closed", [False, True])
 def test_an_oversized_path_evicts_nothing(closed: bool) -> None:
     toy = Toy(30)
