@@ -13,6 +13,7 @@ from tests.fuzz.campaign import Totals, random_case, reproduction, run_case, shr
 from tests.fuzz.mutants import CONTROL, MUTANTS, Mutant
 from tests.toys import Flags, plain, special, toy
 from tokcache import CachedTokenizer
+from tokcache.backends._added_tokens import lists_are_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,8 @@ def test_random_tokenizers_and_texts_give_the_raw_ids() -> None:
             pytest.fail(reproduction(small, run_case(small, Totals()) or wrong))
     # A fuzzer that leaves the cache cold proves nothing.
     assert totals["cases"] == CASES
-    assert totals.cache_on_ratio > 0.6
+    # Before tokenizers 0.23 it is off where nothing shows how tokens are matched.
+    assert totals.cache_on_ratio > (0.6 if lists_are_true() else 0.45)
     assert totals.token_hit_ratio > 0.3
     assert totals["full_hits"] > 2 * CASES
     assert totals["evictions"] > CASES
