@@ -67,12 +67,7 @@ class FastokensBackend(GenericBackend):
         vouched = any(token.normalized for token in added if token.content in listed)
         if vouched:  # then all of them are looked for in the raw text
             added = [replace(token, normalized=False) for token in added]
-        tokens, unscanned = judge(
-            added,
-            normalizes=not vouched,
-            listed=special_tokens,
-            phases_are_sure=False,
-        )
+        tokens, unscanned = judge(added, normalizes=not vouched, listed=special_tokens)
         tokens = tuple(
             replace(token, reason=token.reason or mixed.get(token.content))
             for token in tokens
