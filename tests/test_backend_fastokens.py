@@ -276,3 +276,14 @@ def test_segments_are_its_own() -> None:
     parts = [("<s>", True), ("<s>hello", False)]
     assert cached.encode_segments(parts) == inner.encode_segments(parts).ids
     assert cached.encode_segments(parts) != cached.encode("<s><s>hello")
+
+
+def test_a_batch_has_the_ids_of_its_texts() -> None:
+    texts = ["hello <|a|>foo" * n + "<|b|>" * (n % 3) + "x" * n for n in range(40)]
+    inner = fast(toy(special("<|a|>"), special("<|b|>"), template="<|a|> $A"))
+    cached: Any = CachedTokenizer(inner)
+    one = [inner.encode(text).ids for text in texts]
+    for _ in range(2):
+        batch = cached.encode_batch(texts)
+        assert [list(ids) for ids in batch] == one
+    assert cached.cache_stats().hits

@@ -483,8 +483,14 @@ def test_the_default_of_the_flag_is_the_objects_own() -> None:
         def encode(self, text: str, add_special_tokens: bool = False, **_: Any) -> Any:
             return super().encode(text, add_special_tokens)
 
-    for kind in (Quiet, Flagged):
-        inner = kind()
+    class Undecided(Flagged):
+        def encode(
+            self, text: str, add_special_tokens: bool | None = None, **_: Any
+        ) -> Any:
+            return super().encode(text, add_special_tokens is not False)
+
+    for kind in (Quiet, Undecided, Flagged):
+        inner: Any = kind()
         cached = wrapped(inner)
         for _ in range(2):
             assert cached.encode("<a>hello") == inner.encode("<a>hello")

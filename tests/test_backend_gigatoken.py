@@ -160,3 +160,14 @@ def test_a_conversation_is_encoded_turn_by_turn() -> None:
 def test_the_wrapper_asks_for_a_list() -> None:
     with pytest.raises(TypeError, match="special_tokens_of"):
         CachedTokenizer(giga(toy(special("<a>"))))
+
+
+def test_a_batch_has_the_ids_of_its_texts() -> None:
+    texts = ["hello <|a|>foo" * n + "<|b|>" * (n % 3) + "x" * n for n in range(40)]
+    inner = giga(toy(special("<|a|>"), special("<|b|>")))
+    cached: Any = CachedTokenizer(inner, ["<|a|>", "<|b|>"])
+    one = [inner.encode(text).tolist() for text in texts]
+    for _ in range(2):
+        batch = cached.encode_batch(texts)
+        assert [list(ids) for ids in batch] == one
+    assert cached.cache_stats().hits

@@ -634,3 +634,15 @@ def test_a_copy_has_the_same_encoding() -> None:
     for again in (copy.deepcopy(cached), pickle.loads(pickle.dumps(cached))):  # noqa: S301
         assert again.cache_stats().entries == 0
         assert again.encode(text, allowed_special="all") == ids
+
+
+def test_a_batch_has_the_ids_of_its_texts() -> None:
+    texts = ["hello <|a|>foo" * n + "<|b|>" * (n % 3) + "x" * n for n in range(40)]
+    encoding = small_encoding()
+    cached = wrapped(encoding)
+    options = {"allowed_special": "all"}
+    one = [encoding.encode(text, allowed_special="all") for text in texts]
+    for _ in range(2):
+        batch = cached.encode_batch(texts, **options)
+        assert [list(ids) for ids in batch] == one
+    assert cached.cache_stats().hits

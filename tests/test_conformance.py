@@ -243,8 +243,8 @@ def conform(engine: Engine, tally: Tally) -> None:
     assert not stats[0].evictions
     if len(data.conversation_files()) > 1:  # the tests' own are few and short
         assert tally.growing_hit_rate > 0.5  # each turn repeats the others
-        assert stats[1].evictions
-        assert stats[2].evictions
+        # With a small tokenizer's many ids most prompts are larger than the budget.
+        assert all(each.evictions or each.oversized for each in stats[1:])
 
 
 @pytest.mark.parametrize("name", engines.names())

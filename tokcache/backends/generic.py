@@ -19,6 +19,7 @@ from tokcache.eligibility import (
     AddedTokenView,
     Eligibility,
     TokenVerdict,
+    attempt,
     check_list,
     judge,
 )
@@ -45,9 +46,10 @@ class GenericBackend(Backend):
         """Look at the signature of ``encode``; nothing is called yet."""
         self.inner = inner
         self.max_chars = MAX_CHARS if max_chars is None else max_chars
-        default = _flag_default(inner)
-        self._has_flag = default is not None
-        self.adds_special_tokens = bool(default)
+        flag = _flag_of(inner)
+        self._has_flag = flag is not None
+        self.adds_special_tokens = flag is not None and flag.default is True
+        self._tells_default = flag is None or isinstance(flag.default, bool)
 
     def inspect(
         self,
@@ -62,6 +64,8 @@ class GenericBackend(Backend):
         check_list(special_tokens)
         if special_tokens is None:
             raise TypeError(self._list_needed())
+        if not self._tells_default:
+            self.adds_special_tokens = self._measure_default()
         listed = list(dict.fromkeys(special_tokens))
         off = None if listed else "special_tokens is empty"
         if off is None and not self.rule_is_known:
@@ -107,6 +111,12 @@ class GenericBackend(Backend):
             )
         return _plain(self.inner.encode(text))
 
+    def _measure_default(self) -> bool:
+        """Tell whether special tokens are added by a call that does not say."""
+        text = "Hello world"
+        unsaid = attempt(lambda: list(_plain(self.inner.encode(text))))
+        return unsaid == attempt(lambda: list(self._encode(text, True)))  # noqa: FBT003
+
     def _list_needed(self) -> str:
         kind = type(self.inner)
         return (
@@ -116,15 +126,12 @@ class GenericBackend(Backend):
         )
 
 
-def _flag_default(inner: Any) -> bool | None:
-    """Return the default of ``add_special_tokens``; None without that parameter."""
+def _flag_of(inner: Any) -> inspect.Parameter | None:
+    """Return the ``add_special_tokens`` parameter of ``encode``, if it has one."""
     try:
-        parameters = inspect.signature(inner.encode).parameters
+        return inspect.signature(inner.encode).parameters.get(FLAG)
     except (TypeError, ValueError):  # compiled without a signature
         return None
-    if FLAG not in parameters:
-        return None
-    return parameters[FLAG].default is True
 
 
 def _overlap_reason(listed: Sequence[str]) -> str | None:

@@ -39,13 +39,17 @@ class GigatokenBackend(GenericBackend):
             return self.encode_run(text)
         raise NotImplementedError("gigatoken looks for its added tokens in every text")
 
+    def encode_bare_batch(self, texts: list[str]) -> Sequence[Sequence[int]]:
+        """Return the ids of each text; gigatoken uses all cores for it."""
+        return self.inner.encode_batch_list(texts)
+
     def encode_whole_batch(
         self,
         texts: list[str],
         add_special_tokens: bool,  # noqa: ARG002, FBT001 - as in encode_whole
     ) -> Sequence[Sequence[int]]:
-        """Return the ids of each text; gigatoken uses all cores for it."""
-        return self.inner.encode_batch_list(texts)
+        """Return the ids of each text; it knows no tokens to add."""
+        return self.encode_bare_batch(texts)
 
     def _encode(self, text: str, add_special_tokens: bool) -> Sequence[int]:  # noqa: ARG002, FBT001
         ids: Sequence[int] = self.inner.encode(text)  # type: ignore[assignment]

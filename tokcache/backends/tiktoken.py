@@ -165,15 +165,19 @@ class TiktokenBackend(Backend):
         """
         return self.encode_run(text)
 
+    def encode_bare_batch(self, texts: list[str]) -> Sequence[Sequence[int]]:
+        """Return the ids of each text, by tiktoken's own threads."""
+        return self.inner.encode_batch(
+            texts, allowed_special=self._allowed, disallowed_special=()
+        )
+
     def encode_whole_batch(
         self,
         texts: list[str],
         add_special_tokens: bool,  # noqa: ARG002, FBT001 - as in encode_whole
     ) -> Sequence[Sequence[int]]:
-        """Return the ids of each text, by tiktoken's own threads."""
-        return self.inner.encode_batch(
-            texts, allowed_special=self._allowed, disallowed_special=()
-        )
+        """Return the ids of each text that `check_text` let pass."""
+        return self.encode_bare_batch(texts)
 
     def encode_segment(self, text: str, allow_special: bool) -> Sequence[int]:  # noqa: FBT001
         """Return the ids of a part of a segment list.

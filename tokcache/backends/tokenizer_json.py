@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,22 +33,31 @@ def special_tokens_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> lis
         state = json.loads(source)
     else:
         state = json.loads(Path(source).read_text("utf-8"))
+    added = [
+        AddedTokenView(
+            token["content"],
+            token["id"],
+            **{flag: bool(token.get(flag)) for flag in FLAGS},
+        )
+        for token in state.get("added_tokens") or ()
+    ]
+    at_once = [replace(token, normalized=False) for token in added]
     model = state.get("model") or {}
-    tokens, _ = judge(
-        [
-            AddedTokenView(
-                token["content"],
-                token["id"],
-                **{flag: bool(token.get(flag)) for flag in FLAGS},
-            )
-            for token in state.get("added_tokens") or ()
-        ],
-        normalizes=_normalizes(state.get("normalizer")),
-        unknown_contents=[name] if (name := model.get("unk_token")) else (),
-        unknown_ids=[unknown] if (unknown := model.get("unk_id")) is not None else (),
-        phases_are_sure=False,
-    )
-    return [token.content for token in tokens if token.is_eligible]
+    name, unknown = model.get("unk_token"), model.get("unk_id")
+    eligible: list[list[str]] = []
+    for tokens, normalizes in (
+        (added, _normalizes(state.get("normalizer"))),
+        (at_once, False),
+    ):
+        judged, _ = judge(
+            tokens,
+            normalizes=normalizes,
+            unknown_contents=() if name is None else (name,),
+            unknown_ids=() if unknown is None else (unknown,),
+        )
+        eligible.append([token.content for token in judged if token.is_eligible])
+    in_both = frozenset(eligible[0]) & frozenset(eligible[1])
+    return [content for content in eligible[0] if content in in_both]
 
 
 def _normalizes(normalizer: Mapping[str, Any] | None) -> bool:
