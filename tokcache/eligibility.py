@@ -145,21 +145,19 @@ def check_list(special_tokens: Sequence[str] | None) -> None:
             raise TypeError(msg)
 
 
-def judge(  # noqa: PLR0913 (each is a fact about the tokenizer)
+def judge(
     added: Sequence[AddedTokenView],
     *,
     normalizes: bool,
     unknown_contents: Collection[str] = (),
     unknown_ids: Collection[int] = (),
     listed: Sequence[str] | None = None,
-    phases_are_sure: bool = True,
 ) -> tuple[tuple[TokenVerdict, ...], tuple[TokenVerdict, ...]]:
     """Judge every added token; return those for the scanner, and the others.
 
     With ``normalizes`` (the tokenizer has a normalizer that does something) tokens of
     phase 2 are among the others. Only ``listed`` tokens can be eligible, if a list is
-    given. Without ``phases_are_sure`` (a library of which it is not known when it looks
-    for which) a token is judged against those of both phases.
+    given.
 
     Near linear in the length of all contents together.
 
@@ -169,12 +167,9 @@ def judge(  # noqa: PLR0913 (each is a fact about the tokenizer)
     reasons = _own_reasons(added, unknown_contents, unknown_ids)
     first = [token for token in added if token.phase == 1]
     second = [token for token in added if token.phase == 2]  # noqa: PLR2004
-    for group in (first, second) if phases_are_sure else (added,):
+    for group in (first, second):
         in_question = [token for token in group if token.content not in reasons]
         _add(reasons, _outgrown(in_question, group))
-    if not phases_are_sure:
-        _add(reasons, _ended_by_single_word(first, second))
-        _add(reasons, _ended_by_single_word(second, first))
     if normalizes:
         _add(reasons, {token.content: NORMALIZED for token in second})
     else:
@@ -293,20 +288,6 @@ def _outgrown(
                     f"the longer token {token.content!r} goes on after it"
                 )
     return reasons
-
-
-def _ended_by_single_word(
-    inner: Sequence[AddedTokenView], outer: Sequence[AddedTokenView]
-) -> dict[str, str]:
-    """Find the inner tokens that a longer single_word one ends with."""
-    contents = Contents(inner)
-    return {
-        content: f"the single_word token {token.content!r} ends with it"
-        for token in outer
-        if token.single_word
-        for _, end, content in contents.places(token.content)
-        if end == len(token.content)
-    }
 
 
 def _taken_first(
