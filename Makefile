@@ -51,7 +51,7 @@ bench-instructions: build
 
 # The hit path under perf, in a build of its own with symbols: out/profile/. See docs/profiling.md.
 profile: build
-	PY=$(PY) sh benchmarks/profile/record.sh
+	PY=$(PY) sh benchmarks/profiling/record.sh
 
 # T seconds of random tokenizers and texts: cached ids against the tokenizer's own.
 fuzz: build
