@@ -6,7 +6,6 @@ import random
 from array import array
 from typing import TYPE_CHECKING
 
-from tokcache._ids import TokenIds
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
 from tokcache._walker import Plan, Walker
@@ -14,10 +13,14 @@ from tokcache._walker import Plan, Walker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tokcache._ids import TokenIds
+
 MARKER = "<|end|>"
 MARKER_ID = 7
 CHARACTERS_A_TOKEN = 4
 UNBOUNDED = 2**40
+# Spread over a vocabulary, as real ones are: CPython keeps small ints ready.
+SOME_IDS = array("I", random.Random(0).choices(range(1000, 128_000), k=2**16))
 
 
 def walker(max_memory_bytes: int = UNBOUNDED) -> Walker:
@@ -33,9 +36,9 @@ def ids_of(text: str, marker_id: int = MARKER_ID) -> array[int]:
     ids = array("I")
     *segments, tail = text.split(MARKER)
     for segment in segments:
-        ids.extend(range(8, 8 + len(segment) // CHARACTERS_A_TOKEN))
+        ids.extend(SOME_IDS[: len(segment) // CHARACTERS_A_TOKEN])
         ids.append(marker_id)
-    ids.extend(range(8, 8 + len(tail) // CHARACTERS_A_TOKEN))
+    ids.extend(SOME_IDS[: len(tail) // CHARACTERS_A_TOKEN])
     return ids
 
 

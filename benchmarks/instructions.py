@@ -1,8 +1,8 @@
 """Count the instructions of one hit with callgrind, and compare with the baseline.
 
-Instructions do not feel what else the machine does: a difference is a change of the code
-(or of the compiler, of libc, of CPython: then the baseline does not apply). Exit codes:
-0 nothing takes more than the tolerance allows, 1 something does, 2 not comparable here.
+Instructions do not feel what else the machine does: a difference is a change of the
+code, or of the compiler, of libc, of CPython; then the baseline does not apply. Exit
+codes: 0 nothing takes more than is tolerated, 1 something does, 2 not comparable here.
 """
 
 from __future__ import annotations
@@ -140,7 +140,9 @@ def compare(counted: dict[str, int], baseline: dict[str, int]) -> int:
             print(f"{name:42} {now:>10,}  new")
             continue
         change = now / before - 1
-        verdict = "MORE" if change > TOLERANCE else "less" if change < -TOLERANCE else ""
+        verdict = (
+            "MORE" if change > TOLERANCE else "less" if change < -TOLERANCE else ""
+        )
         worse |= change > TOLERANCE
         print(f"{name:42} {now:>10,}  {change:+7.2%}  {verdict}")
     return int(worse)

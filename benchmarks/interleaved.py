@@ -69,6 +69,5 @@ def measure(
         if enabled:
             gc.enable()
     return {
-        name: Latency.of(taken, sizes[name] * rounds)
-        for name, taken in samples.items()
+        name: Latency.of(taken, sizes[name] * rounds) for name, taken in samples.items()
     }

@@ -59,7 +59,9 @@ def test_same_prompt(benchmark: BenchmarkFixture, number: int) -> None:
     notes.per(benchmark, "segment", SEGMENTS)
 
 
-@pytest.mark.benchmark(group="any of the conversations, nothing of it in the CPU's caches")
+@pytest.mark.benchmark(
+    group="any of the conversations, nothing of it in the CPU's caches"
+)
 @pytest.mark.parametrize("number", NUMBERS)
 def test_random_prompt(benchmark: BenchmarkFixture, number: int) -> None:
     """Look up a batch at a time; the texts are new, as they come from a request."""

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks import notes, prompts
-from tokcache import CachedTokenizer
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
     from tokenizers import Tokenizer
+
+    from tokcache import CachedTokenizer
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The trie beside other indexes over the same boundaries: is a walk the right thing?
+"""The trie beside other indexes over the same boundaries.
 
 Each finds the longest cached prefix of a text that is cached to its end, from the same
 boundaries. The others are given the boundaries; the trie finds them by itself and
@@ -45,7 +45,7 @@ def text_and_ends(number: int) -> tuple[str, list[int]]:
 
 
 def cached_texts(text: str, ends: list[int]) -> Iterator[str]:
-    """Yield two texts that fork off in the middle, sorting before and after, then it."""
+    """Yield two texts that fork off in the middle, sorting around it, then it."""
     fork = text[: ends[len(ends) // 2]]
     for first in "!~":
         yield fork + first + driven.conversation(1)

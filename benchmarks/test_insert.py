@@ -14,6 +14,7 @@ from benchmarks import driven, notes
 from tokcache._walker import Plan
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Iterator
 
     from pytest_benchmark.fixture import BenchmarkFixture
@@ -30,11 +31,11 @@ PRESSED = 200_000
 def insert(benchmark: BenchmarkFixture, walker: Walker, texts: Iterator[str]) -> None:
     """Time one conversation a round; what its encode would return is made untimed."""
 
-    def setup() -> tuple[tuple[str, list[driven.array[int]]], dict[str, object]]:
+    def setup() -> tuple[tuple[str, list[array[int]]], dict[str, object]]:
         text = next(texts)
         return (text, [driven.ids_of(text)]), {}
 
-    def store(text: str, ids: list[driven.array[int]]) -> None:
+    def store(text: str, ids: list[array[int]]) -> None:
         plan = walker.lookup(text, False)  # noqa: FBT003 - by position only
         assert isinstance(plan, Plan)
         for i in range(plan.n_runs):

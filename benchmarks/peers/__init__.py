@@ -1,4 +1,4 @@
 """tokcache beside every peer: the same prompts, one run, ids compared.
 
-``python -m benchmarks.peers`` is the command; ``make bench-peers`` sets up what it needs.
+``make bench-peers`` sets up what it needs and runs ``python -m benchmarks.peers``.
 """

@@ -50,7 +50,7 @@ def _make(keys: Iterable[str], left_out: dict[str, str]) -> dict[str, Peer]:
 def _compare(
     peers: dict[str, Peer], rows: dict[str, Row], texts: Sequence[str]
 ) -> None:
-    """Compare the ids of each peer: cold, as they were stored, and as they come back."""
+    """Compare the ids of each peer: new to its cache, and as they come back."""
     reference = data.load_family(prompts.family())
     for text in texts:
         expected = reference.encode(text).ids

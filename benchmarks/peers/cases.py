@@ -28,7 +28,7 @@ def _repeated(text: str) -> Callable[[int], Sequence[str]]:
 
 
 def _copied(text: str) -> Callable[[int], Sequence[str]]:
-    """Make equal texts that no library has seen: hash and UTF-8 are not kept in them."""
+    """Make equal texts in new objects: no hash, no UTF-8 is kept in them yet."""
     return lambda n: [text[:-1] + text[-1] for _ in range(n)]
 
 

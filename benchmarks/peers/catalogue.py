@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-# Enough that nothing is evicted: what is measured is a hit, and what it takes to hold it.
+# Nothing is evicted: what is measured is a hit, and what it takes to hold it.
 BUDGET = 2**30
 QWEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
@@ -207,9 +207,7 @@ FACTORIES: dict[str, Callable[[], Peer]] = {
     "tiktoken": _tiktoken,
     "gigatoken": _gigatoken,
     "fastokens": functools.partial(_fastokens, segment_cache=False),
-    "fastokens-flat": functools.partial(
-        _fastokens, segment_cache=False, answer="flat"
-    ),
+    "fastokens-flat": functools.partial(_fastokens, segment_cache=False, answer="flat"),
     "fastokens-cache": functools.partial(_fastokens, segment_cache=True),
     "fastokens-cache-list": functools.partial(
         _fastokens, segment_cache=True, answer="list"

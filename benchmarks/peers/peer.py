@@ -20,8 +20,8 @@ class Peer:
 
     ``encode`` is what is timed. ``to_list`` turns its answer into ids, untimed. ``raw``
     gives the ids of the library that it wraps, without its cache, or of the library
-    itself. ``held_bytes`` is what its own counters say, if it has any. ``has_family_ids``
-    marks peers whose vocabulary is that of the measured family.
+    itself. ``held_bytes`` is what its own counters say, if it has any.
+    ``has_family_ids`` tells that its vocabulary is that of the measured family.
     """
 
     name: str

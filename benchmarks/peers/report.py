@@ -48,7 +48,7 @@ def _duration(nanoseconds: float) -> str:
 
 
 def _ratio(value: float) -> str:
-    return f"{value:,.0f}×" if value >= 10 else f"{value:.1f}×"
+    return f"{value:,.0f}x" if value >= 10 else f"{value:.2g}x"
 
 
 def _bytes(row: Row, first: Row) -> str:
@@ -81,7 +81,7 @@ def _cells(row: Row, first: Row, cases: Sequence[str]) -> list[str]:
 def table(report: Report) -> str:
     """Return the table: microseconds a call as median / minimum (ratio of medians)."""
     head = [
-        "µs a call: median / min (× tokcache)",
+        "µs a call: median / min (x tokcache)",
         *report.cases,
         "MB held, 200 turns",
         "ids",
@@ -90,7 +90,9 @@ def table(report: Report) -> str:
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     written = [
         "| "
-        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " | ".join(
+            cell.ljust(width) for cell, width in zip(line, widths, strict=True)
+        )
         + " |"
         for line in lines
     ]
