@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # A sample is long enough that neither the clock counts, nor that the callable before
 # this one has left the processor's caches full of its own data.
 SAMPLE_NS = 500_000
+WARM_UPS = 5
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ def measure(
     """
     sizes: dict[str, int] = {}
     for name, call in calls.items():
-        for _ in range(3):  # a long tail is cached at its second sighting
-            duration = _sample(call, arguments(1))
+        # The first calls warm up: a long tail is cached at its second sighting.
+        duration = min(_sample(call, arguments(1)) for _ in range(WARM_UPS))
         sizes[name] = max(1, min(most_calls, int(SAMPLE_NS / max(duration, 1))))
     samples: dict[str, list[float]] = {name: [] for name in calls}
     enabled = gc.isenabled()
@@ -63,6 +64,8 @@ def measure(
     try:
         for _ in range(rounds):
             for name, call in calls.items():
+                if sizes[name] > 1:  # what other callables drove out of the caches
+                    _sample(call, arguments(1))
                 call_with = arguments(sizes[name])
                 samples[name].append(_sample(call, call_with))
     finally:
