@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import machine, prompts
-from benchmarks.interleaved import measure
+from benchmarks.interleaved import CLOCKS, measure
 from benchmarks.peers import binding, memory
 from benchmarks.peers.cases import Case, cases
 from benchmarks.peers.catalogue import FACTORIES
@@ -66,7 +66,7 @@ def _compare(
 
 
 def _measure_case(
-    case: Case, peers: dict[str, Peer], rows: dict[str, Row], rounds: int
+    case: Case, peers: dict[str, Peer], rows: dict[str, Row], rounds: int, clock: str
 ) -> None:
     _say(f"measuring {case.name}")
     _compare(peers, rows, case.texts(1))
@@ -75,13 +75,14 @@ def _measure_case(
         case.texts,
         rounds=rounds,
         most_calls=case.most_calls,
+        clock=clock,
     )
     for key, latency in found.items():
         rows[key].latencies[case.name] = latency
     _compare(peers, rows, case.texts(1))  # what all the calls have left in the caches
 
 
-def run(keys: Sequence[str], names: Sequence[str], rounds: int) -> Report:
+def run(keys: Sequence[str], names: Sequence[str], rounds: int, clock: str) -> Report:
     """Measure."""
     left_out: dict[str, str] = {}
     if "upstream" in keys:
@@ -90,12 +91,12 @@ def run(keys: Sequence[str], names: Sequence[str], rounds: int) -> Report:
     rows = {key: Row(key, peer.name, peer.version) for key, peer in peers.items()}
     chosen = [case for case in cases() if case.name in names]
     for case in chosen:
-        _measure_case(case, peers, rows, rounds)
+        _measure_case(case, peers, rows, rounds, clock)
     for key, row in rows.items():
         _say(f"measuring the memory of {key}")
         row.memory = memory.measure(key)
     return Report(
-        machine=f"{machine.describe()}; tokenizer {prompts.family()}",
+        machine=f"{machine.describe()}; {prompts.family()}; {clock} time",
         cases={case.name: case.about for case in chosen},
         rows=[*rows.values()],
         left_out=left_out,
@@ -109,11 +110,14 @@ def main() -> int:
     parser.add_argument("--peers", nargs="+", choices=FACTORIES, default=[*FACTORIES])
     parser.add_argument("--prompts", nargs="+", choices=names, default=names)
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument(
+        "--clock", choices=CLOCKS, default="wall", help="cpu: for a busy machine"
+    )
     parser.add_argument("--plot", type=Path, default=OUT / "peers.png")
     parser.add_argument("--json", type=Path, default=OUT / "peers.json")
     options = parser.parse_args()
     keys = ["tokcache", *(key for key in options.peers if key != "tokcache")]
-    report = run(keys, options.prompts, options.rounds)
+    report = run(keys, options.prompts, options.rounds, options.clock)
     print(table(report))
     write_json(report, options.json)
     write_plot(report, options.plot)
