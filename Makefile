@@ -11,7 +11,8 @@ T ?= 60
 SOURCES := $(wildcard tokcache/*.pyx tokcache/*.pxd) setup.py
 CHECKED := tokcache tests benchmarks setup.py
 
-.PHONY: demo test test-all test-versions check format bench fuzz build clean
+.PHONY: demo test test-all test-versions check format bench bench-peers bench-instructions \
+  profile fuzz build clean
 
 demo: build
 	PYTHON=$(PY) sh examples/demo.sh
@@ -35,14 +36,29 @@ check: build $(VENV)/.lint
 	$(BIN)/codespell
 	$(BIN)/mypy
 	$(PY) -m mypy.stubtest --allowlist requirements/stubtest-allowlist.txt \
-	  --ignore-unused-allowlist tokcache._batch tokcache._counters tokcache._ids tokcache._scan tokcache._trie tokcache._walker
+	  --ignore-unused-allowlist tokcache._batch tokcache._counters tokcache._ids \
+	  tokcache._scan tokcache._trie tokcache._walker
 
 format: build $(VENV)/.lint
 	$(BIN)/ruff check --fix $(CHECKED)
 	$(BIN)/ruff format $(CHECKED)
 
-bench: build
+bench: build $(VENV)/.bench
 	$(PY) -m pytest benchmarks --benchmark-enable --benchmark-only --benchmark-columns=min,median,stddev,rounds
+
+# Every peer in one run: a table, out/peers.png, out/peers.json. The binding to upstream is
+# built where cargo is there. OPTIONS="--prompts chat short --rounds 100" narrows it down.
+bench-peers: build $(VENV)/.bench
+	$(PY) -m benchmarks.peers $(OPTIONS)
+
+# Instructions of one hit against benchmarks/instructions.json: 0 the same, 1 more, 2 not
+# comparable here. OPTIONS=--update takes the baseline anew.
+bench-instructions: build
+	$(PY) -m benchmarks.instructions $(OPTIONS)
+
+# The hit path under perf, in a build of its own with symbols: out/profile/. See docs/profiling.md.
+profile: build
+	PY=$(PY) sh benchmarks/profiling/record.sh
 
 # T seconds of random tokenizers and texts: cached ids against the tokenizer's own.
 fuzz: build
@@ -61,6 +77,10 @@ $(VENV)/.installed: pyproject.toml requirements/tokenizer-files.txt
 # Apart from the rest: not all of these tools run on every Python that the suite does.
 $(VENV)/.lint: $(VENV)/.installed
 	$(PY) -m pip install --quiet --no-build-isolation --editable ".[lint]"
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.installed
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[bench]"
 	touch $@
 
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)

@@ -1,0 +1,1 @@
+"""What ``make profile`` runs; see ``docs/profiling.md``."""
