@@ -142,7 +142,7 @@ def run(
             _complete(found, text, workload.encode)
         advance()
     hits, misses, cached, uncached, _, _ = walker.counters()
-    entries, _, held, resident, _, evictions, oversized = trie.usage()
+    entries, _, held, resident, _, evictions, oversized, *_ = trie.usage()
     return Outcome(
         max_memory_bytes=max_memory_bytes,
         cached_tokens=cached,
