@@ -11,8 +11,8 @@ T ?= 60
 SOURCES := $(wildcard tokcache/*.pyx tokcache/*.pxd) setup.py
 CHECKED := tokcache tests benchmarks setup.py
 
-.PHONY: demo test test-all test-versions check format bench bench-peers bench-instructions \
-  profile fuzz build clean
+.PHONY: demo test test-all test-versions check format bench bench-hit-ratio bench-peers \
+  bench-instructions profile fuzz build clean
 
 demo: build
 	PYTHON=$(PY) sh examples/demo.sh
@@ -59,6 +59,10 @@ bench-instructions: build
 # The hit path under perf, in a build of its own with symbols: out/profile/. See docs/profiling.md.
 profile: build
 	PY=$(PY) sh benchmarks/profiling/record.sh
+
+# Hits by memory budget on real traces, beside other ways to cache; takes minutes.
+bench-hit-ratio: build $(VENV)/.bench
+	$(PY) -m benchmarks.hit_ratio $(HIT_RATIO)
 
 # T seconds of random tokenizers and texts: cached ids against the tokenizer's own.
 fuzz: build

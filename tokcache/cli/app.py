@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from tokcache.cli.inspect import inspect
+from tokcache.cli.plan import plan
 from tokcache.cli.replay import replay
 
 __all__ = ["app"]
@@ -17,4 +18,5 @@ app = typer.Typer(
     help="Try an exact prefix cache for tokenizers on your own prompts.",
 )
 app.command()(replay)
+app.command()(plan)
 app.command()(inspect)

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
     from tokcache.chat import Message
 
-__all__ = ["Conversation", "file_bytes", "parse_size", "read_conversations"]
+__all__ = [
+    "Conversation",
+    "file_bytes",
+    "json_objects",
+    "parse_size",
+    "read_conversations",
+]
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -47,14 +53,24 @@ def read_conversations(
     """
     conversations: list[Conversation] = []
     for path in paths:
-        for number, line in _lines(path):
+        for where, entry in json_objects(path, '"messages" or "text"'):
             if limit is not None and len(conversations) >= limit:
                 return conversations
-            conversations.append(_parse(line, f"{path}:{number}"))
+            conversations.append(_parse(entry, where))
     if not conversations:
         error = f"no conversations in {', '.join(paths)}"
         raise UserError(error)
     return conversations
+
+
+def json_objects(path: str, keys: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a JSONL file, gzipped or not, each with its ``file:line``.
+
+    Blank lines are skipped. ``keys`` says in an error what an object should have.
+    """
+    for number, line in _lines(path):
+        where = f"{path}:{number}"
+        yield where, _decode(line, where, keys)
 
 
 def parse_size(size: str) -> int:
@@ -107,7 +123,7 @@ def _unreadable(where: object, problem: Exception) -> UserError:
     return UserError(f"{where}: {reason}")
 
 
-def _parse(line: bytes, where: str) -> Conversation:
+def _decode(line: bytes, where: str, keys: str) -> dict[str, Any]:
     try:
         entry = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as problem:
@@ -120,8 +136,12 @@ def _parse(line: bytes, where: str) -> Conversation:
         error = f"{where}: not JSON that can be read: nested too deeply"
         raise UserError(error) from problem
     if not isinstance(entry, dict):
-        error = f'{where}: not a JSON object with "messages" or "text"'
+        error = f"{where}: not a JSON object with {keys}"
         raise UserError(error)
+    return entry
+
+
+def _parse(entry: dict[str, Any], where: str) -> Conversation:
     tools = entry.get("tools")
     if tools is not None and not isinstance(tools, list):
         error = f'{where}: "tools" is not a list'

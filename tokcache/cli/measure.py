@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from tokcache.chat import Renderer
     from tokcache.cli.inputs import Conversation
 
-__all__ = ["Difference", "Measurement", "Sample", "count_prompts", "measure"]
+__all__ = [
+    "Difference",
+    "Measurement",
+    "Sample",
+    "count_prompts",
+    "measure",
+    "prompts",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ def measure(  # noqa: PLR0913 - all of them are the user's choices
         tokenizer.encode("first call", add_special_tokens=add_special_tokens)
     found = Measurement()
     for number, conversation in enumerate(conversations):
-        for turn, prompt in enumerate(_prompts(conversation, renderer), 1):
+        for turn, prompt in enumerate(prompts(conversation, renderer), 1):
             sides = [raw, cached]
             flip = (number + turn) % 2
             if flip:
@@ -114,7 +121,11 @@ def measure(  # noqa: PLR0913 - all of them are the user's choices
     return found
 
 
-def _prompts(conversation: Conversation, renderer: Renderer | None) -> Iterator[str]:
+def prompts(conversation: Conversation, renderer: Renderer | None) -> Iterator[str]:
+    """Yield the prompts of a conversation, turn by turn.
+
+    Raises :class:`UserError` with the line for one that cannot be rendered.
+    """
     if conversation.messages is None or renderer is None:
         yield _checked(conversation.text or "", conversation.where)
         return

@@ -1,9 +1,11 @@
-"""Plot the times of a replay by turn."""
+"""Plot the times of a replay by turn, and hit ratios by budget."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
+
+from rich.filesize import decimal
 
 from tokcache.cli.errors import UserError
 from tokcache.cli.report import duration, percentile
@@ -13,10 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from tokcache.cli.measure import Sample
 
-__all__ = ["check_plot", "save_plot"]
+__all__ = ["check_plot", "save_budget_plot", "save_plot"]
 
 # From the palette of Okabe and Ito, which colour-blind readers can tell apart.
 _RAW_COLOUR = "#D55E00"
@@ -73,6 +76,50 @@ def save_plot(samples: Sequence[Sample], subtitle: str, path: Path) -> None:
     )
     axes.set_title(subtitle, loc="left", fontsize="small", color="dimgray")
     figure.legend(frameon=False, loc="outside lower center", ncols=2)
+    _write(figure, path)
+
+
+def save_budget_plot(
+    points: Sequence[tuple[int, float]], attainable: float, subtitle: str, path: Path
+) -> None:
+    """Write a PNG: token hit ratio for each budget, below what is attainable."""
+    from matplotlib import ticker  # noqa: PLC0415 - as above
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(8, 4.8), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    # On a logarithmic axis a budget of 0, where nothing is hit, has no place.
+    budgets, ratios = zip(
+        *sorted((max(size, 1), ratio) for size, ratio in points), strict=True
+    )
+    axes.plot(budgets, ratios, color=_CACHED_COLOUR, marker="o", markersize=4)
+    axes.axhline(attainable, color="dimgray", linestyle="dashed", linewidth=1)
+    axes.annotate(
+        f"attainable without a budget: {attainable:.1%}",
+        (0.01, attainable),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        fontsize="small",
+        color="dimgray",
+    )
+    axes.set_xscale("log")
+    axes.set_ylim(0, max(attainable, *ratios) * 1.1 or 1)
+    axes.set_xticks(budgets, [decimal(size) for size in budgets], rotation=30)
+    axes.xaxis.set_minor_locator(ticker.NullLocator())
+    axes.yaxis.set_major_formatter(ticker.PercentFormatter(1))
+    axes.set_xlabel("max_memory_bytes")
+    axes.set_ylabel("token hit ratio")
+    axes.grid(visible=True, which="major", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(
+        "Token hit ratio by memory budget", x=0.02, ha="left", fontweight="bold"
+    )
+    axes.set_title(subtitle, loc="left", fontsize="small", color="dimgray")
+    _write(figure, path)
+
+
+def _write(figure: Figure, path: Path) -> None:
     try:
         figure.savefig(path, format="png")
     except OSError as problem:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tokcache.cli.inputs import Conversation
     from tokcache.cli.load import TokenizerFile
 
-__all__ = ["replay"]
+__all__ = ["find_renderer", "progress_bar", "replay"]
 
 # Enough to see a pattern; the JSON has them all.
 _MAX_DIFFERENCES_SHOWN = 5
@@ -95,9 +95,11 @@ def replay(  # noqa: PLR0913 - the options of the command
     conversations = read_conversations(files, limit)
     file = find_tokenizer(tokenizer)
     raw = file.load()
-    name, renderer = _renderer(conversations, file, chat, template)
+    name, renderer = find_renderer(conversations, file, chat, template)
     cached = CachedTokenizer(file.load(), max_memory_bytes=max_memory_bytes)
-    with _progress(count_prompts(conversations), shown=not as_json) as advance:
+    with progress_bar(
+        "replaying", count_prompts(conversations), shown=not as_json
+    ) as advance:
         measurement = measure(
             raw,
             cached,
@@ -128,7 +130,7 @@ def replay(  # noqa: PLR0913 - the options of the command
         raise typer.Exit(1)
 
 
-def _renderer(
+def find_renderer(
     conversations: Sequence[Conversation],
     file: TokenizerFile,
     chat: str | None,
@@ -169,7 +171,7 @@ def _template(source: str, file: TokenizerFile) -> ChatTemplate:
 
 
 @contextmanager
-def _progress(total: int, *, shown: bool) -> Iterator[Callable[[], None]]:
+def progress_bar(what: str, total: int, *, shown: bool) -> Iterator[Callable[[], None]]:
     """Show a bar on a terminal's stderr; yield what moves it by one."""
     console = Console(stderr=True)
     # Drawn between the timed calls: a drawing thread would take the GIL within them.
@@ -184,7 +186,7 @@ def _progress(total: int, *, shown: bool) -> Iterator[Callable[[], None]]:
         transient=True,
     )
     with progress:
-        task = progress.add_task("replaying", total=total)
+        task = progress.add_task(what, total=total)
         drawn = monotonic()
 
         def advance() -> None:
