@@ -63,11 +63,10 @@ class Toy:
         return self.trie.usage()[8]
 
     def state(self) -> tuple[object, ...]:
-        """Return every list and all residents, but not where the hand is."""
+        """Return every list and all residents; not the hand, nor counts, which age."""
         hand = self.trie.policy()[0]
         return self.trie.leaves(), sorted(
-            (root, path, count, rank + hand)
-            for root, path, count, rank in self.trie.residents()
+            (root, path, rank + hand) for root, path, _, rank in self.trie.residents()
         )
 
     def close_gate(self) -> None:

@@ -375,8 +375,14 @@ cdef inline bint _admit(trie* t, node* made) noexcept nogil:
     return True
 
 
-cdef inline void _link_node(trie* t, node* made, bint is_new) noexcept nogil:
-    """Make an admitted node the newest leaf of its bucket."""
+cdef inline void _link_node(
+    trie* t, node* made, bint is_new, bint goes_on
+) noexcept nogil:
+    """Make an admitted node the newest leaf of its bucket.
+
+    Where a path goes on from a leaf, as the next turn of a conversation does, it keeps
+    that leaf's rank: else what is left of finished conversations would outrank it.
+    """
     cdef root_info* info = t.roots[made.segment.root]
     node_add(&t.store, made)
     if leaf_is_listed(made.parent):
@@ -384,6 +390,8 @@ cdef inline void _link_node(trie* t, node* made, bint is_new) noexcept nogil:
     made.parent.last_child = made
     made.parent.n_children += 1
     made.rank = rank_of(&t.wheel, made.count)
+    if goes_on and not t.wheel.is_closed:
+        made.rank = later(made.rank, made.parent.rank)
     leaf_add_newest(&t.wheel, made)
     info.resident_bytes += charge(sizeof(node))
     if is_new:
@@ -407,6 +415,7 @@ cdef inline link_status link_pinned(
     cdef node* following
     cdef node* leaf
     cdef bint is_new
+    cdef bint goes_on = reached.segment != NULL and leaf_is_listed(reached)
     if not _could_fit(t, pieces, n):
         t.roots[root].oversized += 1
         t.oversized += 1
@@ -430,7 +439,7 @@ cdef inline link_status link_pinned(
             _discard_chain(t, made)
             break
         made.last_child = NULL
-        _link_node(t, made, is_new)
+        _link_node(t, made, is_new, goes_on)
         n_linked[0] += 1
         made = following
     return LINKED

@@ -35,7 +35,7 @@ cdef enum:
     BUCKETS = 4
     RANK_MAX = BUCKETS - 1  # above the hand
     # All of these are as found by replaying an hour of chat traffic.
-    EPOCH_SIGHTINGS = 20  # an entry
+    EPOCH_SIGHTINGS = 10  # an entry
     EPOCH_MIN_ENTRIES = 32
     GATE_REQUESTS = 100  # between two looks
     HOT = 9  # sightings from which a hit says nothing for or against the gate

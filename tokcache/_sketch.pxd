@@ -19,8 +19,9 @@ cdef enum:
     LINE_BYTES = 64
     ROW_BYTES = 16
     # A line of 128 counters for four entries, or two after a doubling: 16 to 32 bytes an
-    # entry. With 12 sightings an entry of what is not resident in an epoch, a first
-    # sighting is taken for a later one 20 to 3 times in a hundred (with 8 bytes, 85 times).
+    # entry. With 12 sightings an entry of what is not resident in an epoch, a first one is
+    # taken for a later one 20 to 3 times in a hundred (with 8 bytes, 85 times); an epoch
+    # has fewer.
     ENTRIES_A_LINE = 4
     MIN_LINES = 8
     # The share of the resident budget that it may take. Where the smallest is more than

@@ -323,17 +323,21 @@ class ReferenceTrie:
             segment.holds += 1
             segments.append(segment)
         parent = reached
+        goes_on = reached in self.wheel
         for i, (piece, entry) in enumerate(new):
             if not self._admit(parent, segments[i], entry.count, pinned=reached):
                 self.refused += 1
                 for segment in segments[i:]:
                     self._release(segment)
                 return i
+            rank = self.wheel.rank_of(entry.count)
+            if goes_on and not self.wheel.is_closed:
+                rank = max(rank, parent.rank)
             child = Node(
                 key=entry.key,
                 count=entry.count,
                 epoch=self.wheel.epoch,
-                rank=self.wheel.rank_of(entry.count),
+                rank=rank,
                 root=reached.root,
                 segment=segments[i],
                 parent=parent,
