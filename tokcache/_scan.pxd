@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from tokcache._filter cimport token_filter
 from tokcache._text cimport text_view
 
 
@@ -30,10 +31,7 @@ cdef struct phase_index:
     uint32_t* pool
     uint64_t edge_mask
     int n_tokens
-    int n_first  # distinct first code points, if no more than fit in `first`
-    uint32_t[4] first
-    uint8_t[256] starts  # by the low byte of the first code point
-    uint8_t* pairs  # by a hash of the first two code points
+    token_filter filter
 
 
 cdef struct scan_cursor:
