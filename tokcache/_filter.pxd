@@ -20,6 +20,9 @@ cdef enum:
     WINDOW = KEY + 1  # and the one that follows them
     MAX_FIRST = 4  # first code points that are searched for by comparison
     MANY = MAX_FIRST + 1
+    # 26 random words let 0.2 % of all windows pass, 10,000 in 256 KiB 0.6 %. A quarter of
+    # that table is nearer to the processor, and yet half as fast: what passes wrongly
+    # goes through the trie.
     SLOTS_A_KEY = 64
     SLOTS_MAX = 1 << 18
     SHORT = 0x80  # in a slot: a token with fewer than KEY code points begins so
@@ -41,9 +44,13 @@ cdef inline uint8_t filter_fold(uint32_t code) noexcept nogil:
     return <uint8_t> (code ^ code >> 8 ^ code >> 16)
 
 
+cdef inline uint64_t fibonacci(uint64_t key) noexcept nogil:
+    """Multiply by 2**64 / golden ratio: the upper half depends on all lower bits."""
+    return key * <uint64_t> 0x9E3779B97F4A7C15
+
+
 cdef inline uint64_t filter_slot(const token_filter* f, uint32_t key) noexcept nogil:
-    # Fibonacci hashing: the upper bits of the product depend on all of the key.
-    return key * <uint64_t> 0x9E3779B97F4A7C15 >> f.shift
+    return fibonacci(key) >> f.shift
 
 
 cdef inline uint32_t _key(const code_t* data) noexcept nogil:
@@ -67,12 +74,15 @@ cdef inline uint8_t _window_bits(
     return bits
 
 
+cdef inline bint filter_starts(const token_filter* f, uint32_t code) noexcept nogil:
+    """Tell whether a token may begin with this code point."""
+    return f.starts[filter_fold(code)]
+
+
 cdef inline bint filter_passes(
     const token_filter* f, const code_t* data, Py_ssize_t at, Py_ssize_t limit
 ) noexcept nogil:
-    """Tell whether a token may begin at ``at``."""
-    if not f.starts[filter_fold(data[at])]:
-        return False
+    """Tell whether a token may begin at ``at``, if its first code point is one."""
     return limit - at < WINDOW or _window_bits(f, data + at, f.short_mask != 0)
 
 
@@ -147,8 +157,8 @@ cdef inline uint32_t _windows(
     cdef uint8_t passes = 0
     cdef uint32_t places = 0
     cdef int i, j
-    # In eights, which compilers unroll. Where it stands what passed is asked afterwards:
-    # that takes twice as long, and most blocks have nothing.
+    # In eights, which compilers unroll. Where it stands is only asked if anything passed:
+    # that takes twice as long, and in most blocks nothing does.
     for i in range(0, BLOCK, 8):
         for j in range(i, i + 8):
             passes |= _window_bits(f, folded + j, has_short)

@@ -13,20 +13,15 @@ cdef enum token_status:
     REFUSED = 2
 
 
-cdef struct radix_node:
-    uint32_t label  # where its label begins in the pool; the first code point is the edge
-    uint32_t length  # of the label
-    int32_t token  # the token that ends here, or -1
-    bint has_children
-
-
 cdef struct radix_edge:
     uint64_t key  # parent node and first code point, plus one; 0: free
-    uint32_t child
+    uint32_t child  # the node it leads to; 0: a leaf, there are no longer tokens
+    uint32_t label  # where its label begins in the pool
+    uint32_t length  # of the label
+    int32_t token  # the token that ends here, or -1
 
 
 cdef struct phase_index:
-    radix_node* nodes
     radix_edge* edges
     uint32_t* pool
     uint64_t edge_mask
