@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from tokcache.cli.encode import encode
 from tokcache.cli.inspect import inspect
 from tokcache.cli.replay import replay
 
@@ -18,3 +19,4 @@ app = typer.Typer(
 )
 app.command()(replay)
 app.command()(inspect)
+app.command()(encode)
