@@ -54,6 +54,7 @@ class Shard:
         self.paths = [folder / f"{self.name}{suffix}" for suffix in writer.suffixes]
         self._temporary = [path.with_name(path.name + TEMPORARY) for path in self.paths]
         self._writer = writer(self._temporary)
+        self._is_open = True
         self.n_ids = 0
         self.n_texts = 0
 
@@ -65,15 +66,22 @@ class Shard:
 
     def finish(self) -> None:
         """Write the rest, and give the files their names."""
-        self._writer.close()
+        self._close()
         for temporary, path in zip(self._temporary, self.paths, strict=True):
             replace_whole(temporary, path)
 
     def abandon(self) -> None:
-        """Close and remove what was written so far."""
-        self._writer.close()
-        for temporary in self._temporary:
-            temporary.unlink(missing_ok=True)
+        """Remove what has no name yet."""
+        try:
+            self._close()
+        finally:
+            for temporary in self._temporary:
+                temporary.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._writer.close()
 
 
 class _Table:
@@ -148,9 +156,14 @@ class _Arrow(_Table):
 
     def __init__(self, paths: Sequence[Path]) -> None:
         def open_writer(pa: Any, path: Path, schema: Any) -> Any:
-            return pa.ipc.new_file(str(path), schema)
+            self._sink = pa.OSFile(str(path), "wb")
+            return pa.ipc.new_file(self._sink, schema)
 
         super().__init__(paths[0], open_writer)
+
+    def close(self) -> None:
+        super().close()
+        self._sink.close()
 
 
 class _Npy:
