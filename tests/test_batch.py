@@ -192,6 +192,45 @@ def test_a_change_of_the_tokenizer_while_a_batch_runs() -> None:
     assert [ids.ids for ids in again] == [raw.encode(text).ids for text in texts]
 
 
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_change_behind_the_wrapper_while_a_batch_runs(flag: bool) -> None:
+    inner = build()
+    cached, raw = CachedTokenizer(inner), build()
+    texts = [f"<s>hello{i}<e>foo hello" for i in range(300)]
+    backend: Any = cached._backend
+    encode = backend.encode_bare_batch
+
+    def encode_bare_batch(runs: list[str]) -> object:
+        found = encode(runs[:7])
+        inner.add_tokens(["ell"])
+        return [*found, *encode(runs[7:])]
+
+    backend.encode_bare_batch = encode_bare_batch
+    got = cached.encode_batch(texts, add_special_tokens=flag)
+    raw.add_tokens(["ell"])
+    want = [raw.encode(text, add_special_tokens=flag).ids for text in texts]
+    assert [ids.ids for ids in got] == want
+    assert [cached.encode(t, add_special_tokens=flag).ids for t in texts] == want
+
+
+def test_what_a_batch_serves_is_not_looked_at_again() -> None:
+    """Reading a thousand added tokens for each text would take longer than encoding."""
+    cached = CachedTokenizer(build())
+    backend: Any = cached._backend
+    looked: list[int] = []
+    is_stale = backend.is_stale
+
+    def counting(n_chars: int) -> bool:
+        looked.append(n_chars)
+        return bool(is_stale(n_chars))
+
+    backend.is_stale = counting
+    texts = [f"<s>hello{i}<e>foo" for i in range(50)]
+    cached.encode_batch(texts)
+    assert len([n for n in looked if n]) == 1
+    assert sum(looked) > 400
+
+
 @pytest.mark.parametrize("family", data.families()[:3])
 def test_growing_conversations_of_real_tokenizers(family: str) -> None:
     tokenizer = data.load_family(family)

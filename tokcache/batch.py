@@ -78,20 +78,26 @@ class BatchIds:
             self._batch = Batch(self._state.walker)
             for text in texts[start:stop]:
                 self._batch.add(text)
-        wholes = list(self._batch.wholes)
-        runs = self._batch.runs()
-        backend = self._state.backend
         try:
-            if runs:
-                found = backend.encode_bare_batch(
-                    [plan.run_text(i) for plan, i in runs]
-                )
-                for (plan, i), ids in zip(runs, found, strict=True):
-                    if plan.feed(i, ids) == 0:
-                        self._batch.take(plan, i)
-            if wholes:
-                all_ids = backend.encode_whole_batch(wholes, special)
-                self.wholes = dict(zip(wholes, map(TokenIds, all_ids), strict=True))
+            self._encode(special=special)
         except Exception:  # noqa: BLE001 - it comes again for the text that it is of
             return stop
+        if is_cached and self._state.backend.is_stale(self._batch.n_chars):
+            # The tokenizer is not the one that was read: the first text will find out.
+            self._batch = Batch(self._state.walker)
+            self.wholes = {}
         return stop
+
+    def _encode(self, *, special: bool) -> None:
+        """Encode all that the batch lacks, and let the texts have it."""
+        backend, batch = self._state.backend, self._batch
+        runs = batch.runs()
+        if runs:
+            found = backend.encode_bare_batch([plan.run_text(i) for plan, i in runs])
+            for (plan, i), ids in zip(runs, found, strict=True):
+                if plan.feed(i, ids) == 0:
+                    batch.take(plan, i)
+        wholes = list(batch.wholes)
+        if wholes:
+            all_ids = backend.encode_whole_batch(wholes, special)
+            self.wholes = dict(zip(wholes, map(TokenIds, all_ids), strict=True))

@@ -294,7 +294,8 @@ class Flow:
     ) -> int | None:
         """Encode the runs of a plan; return how many characters that took.
 
-        None if their ids fail both self-checks. What fails, fails as the whole text
+        What a batch has served took none: it was looked at when it was made. None if
+        the ids fail both self-checks. What fails, fails as the whole text
         does: a run can fail before another one, for which the whole text is refused.
         """
         try:
@@ -430,10 +431,10 @@ def _feed_runs(
 ) -> int | None:
     n_chars = 0
     for i in range(plan.n_runs):
-        run = plan.run_text(i)
-        n_chars += len(run)
         if batch is not None and batch.served(plan, i):
             continue
+        run = plan.run_text(i)
+        n_chars += len(run)
         status = plan.feed(i, encode(run))
         if status == 0:
             continue

@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-# What the extra ``cli`` installs. A module missing from elsewhere is a defect, and
-# keeps its traceback.
-_EXTRA = {"typer", "rich", "jinja2", "matplotlib"}
+# What which extra installs. A module missing from elsewhere is a defect, and keeps its
+# traceback.
+_EXTRAS = {
+    "typer": "cli",
+    "rich": "cli",
+    "jinja2": "cli",
+    "matplotlib": "cli",
+    "pyarrow": "data",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,9 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return finished.code if isinstance(finished.code, int) else 1
     except ModuleNotFoundError as missing:
         name = (missing.name or "").partition(".")[0]
-        if name not in _EXTRA:
+        if name not in _EXTRAS:
             raise
-        return _fail(f"{name} is not installed: pip install 'tokcache[cli]'")
+        extra = _EXTRAS[name]
+        return _fail(f"{name} is not installed: pip install 'tokcache[{extra}]'")
     except UserError as mistake:
         return _fail(str(mistake))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from tokcache.cli.encode import encode
 from tokcache.cli.inspect import inspect
 from tokcache.cli.plan import plan
 from tokcache.cli.replay import replay
@@ -20,3 +21,4 @@ app = typer.Typer(
 app.command()(replay)
 app.command()(plan)
 app.command()(inspect)
+app.command()(encode)

@@ -22,8 +22,11 @@ __all__ = [
     "Conversation",
     "file_bytes",
     "json_objects",
+    "open_input",
+    "parse_line",
     "parse_size",
     "read_conversations",
+    "unreadable",
 ]
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -97,30 +100,48 @@ def file_bytes(path: Path) -> bytes:
         content = path.read_bytes()
         return gzip.decompress(content) if content[:2] == GZIP_MAGIC else content
     except (EOFError, zlib.error, OSError) as problem:
-        raise _unreadable(path, problem) from problem
+        raise unreadable(path, problem) from problem
 
 
 def _lines(path: str) -> Iterator[tuple[int, bytes]]:
     number = 0
     try:
-        with _open(Path(path)) as stream:
+        with open_input(Path(path)) as stream:
             for number, line in enumerate(stream, 1):
                 if line.strip():
                     yield number, line.rstrip(b"\r\n")
     except (EOFError, zlib.error, OSError) as problem:
         where = f"{path}:{number + 1}" if number else path
-        raise _unreadable(where, problem) from problem
+        raise unreadable(where, problem) from problem
 
 
-def _open(path: Path) -> BinaryIO:
+def open_input(path: Path) -> BinaryIO:
+    """Open a file for reading bytes, unpacked if it is gzipped."""
     with path.open("rb") as stream:
         zipped = stream.read(2) == GZIP_MAGIC
     return cast("BinaryIO", gzip.open(path)) if zipped else path.open("rb")
 
 
-def _unreadable(where: object, problem: Exception) -> UserError:
+def unreadable(where: object, problem: Exception) -> UserError:
+    """Return what to tell of a file that could not be read."""
     reason = getattr(problem, "strerror", None) or str(problem) or "cannot be read"
     return UserError(f"{where}: {reason}")
+
+
+def parse_line(
+    line: bytes, where: str, *, text_key: str = "text", messages_key: str = "messages"
+) -> Conversation:
+    """Return what a line of JSON holds under the given keys.
+
+    Raises :class:`UserError` beginning with ``where``.
+    """
+    keys = f'"{messages_key}" or "{text_key}"'
+    return _parse(
+        _decode(line, where, keys),
+        where,
+        text_key=text_key,
+        messages_key=messages_key,
+    )
 
 
 def _decode(line: bytes, where: str, keys: str) -> dict[str, Any]:
@@ -132,6 +153,9 @@ def _decode(line: bytes, where: str, keys: str) -> dict[str, Any]:
     except json.JSONDecodeError as problem:
         error = f"{where}: not JSON: {problem.msg} (column {problem.colno})"
         raise UserError(error) from problem
+    except ValueError as problem:  # a number with thousands of digits
+        error = f"{where}: not JSON that can be read: {problem}"
+        raise UserError(error) from problem
     except RecursionError as problem:
         error = f"{where}: not JSON that can be read: nested too deeply"
         raise UserError(error) from problem
@@ -141,22 +165,29 @@ def _decode(line: bytes, where: str, keys: str) -> dict[str, Any]:
     return entry
 
 
-def _parse(entry: dict[str, Any], where: str) -> Conversation:
+def _parse(
+    entry: dict[str, Any],
+    where: str,
+    *,
+    text_key: str = "text",
+    messages_key: str = "messages",
+) -> Conversation:
     tools = entry.get("tools")
     if tools is not None and not isinstance(tools, list):
         error = f'{where}: "tools" is not a list'
         raise UserError(error)
-    if "messages" not in entry and isinstance(entry.get("text"), str):
-        return Conversation(where, None, None, entry["text"])
-    return Conversation(where, _messages(entry.get("messages"), where), tools, None)
-
-
-def _messages(messages: object, where: str) -> Sequence[Message]:
-    if messages is None:
-        error = f'{where}: no "messages" (a list) and no "text" (a string)'
+    if messages_key not in entry and isinstance(entry.get(text_key), str):
+        return Conversation(where, None, None, entry[text_key])
+    if entry.get(messages_key) is None:
+        error = f'{where}: no "{messages_key}" (a list) and no "{text_key}" (a string)'
         raise UserError(error)
+    messages = _messages(entry[messages_key], where, messages_key)
+    return Conversation(where, messages, tools, None)
+
+
+def _messages(messages: object, where: str, key: str) -> Sequence[Message]:
     if not isinstance(messages, list):
-        error = f'{where}: "messages" is not a list'
+        error = f'{where}: "{key}" is not a list'
         raise UserError(error)
     if not messages:
         error = f"{where}: no messages: the list is empty"

@@ -13,12 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from tokcache.cached import CachedTokenizer
-from tokcache.chat import ChatError, ChatTemplate, chat_format, chat_formats
-from tokcache.cli.errors import UserError
 from tokcache.cli.inputs import parse_size, read_conversations
-from tokcache.cli.load import find_tokenizer, read_text
+from tokcache.cli.load import find_tokenizer
 from tokcache.cli.measure import count_prompts, measure
 from tokcache.cli.plot import check_plot, save_plot
+from tokcache.cli.rendering import find_rendering
 from tokcache.cli.report import Report
 
 if TYPE_CHECKING:
@@ -137,37 +136,12 @@ def find_renderer(
     template: str | None,
 ) -> tuple[str, Renderer | None]:
     """Return what writes messages as prompts, and a name for it."""
-    if chat is not None and template is not None:
-        error = "--format and --template exclude each other"
-        raise UserError(error)
-    try:
-        if chat is not None:
-            return chat, chat_format(chat)
-        if template is not None:
-            return template, _template(read_text(Path(template)), file)
-        if all(each.messages is None for each in conversations):
-            return "text", None
-        source = file.chat_template()
-        if source is None:
-            known = ", ".join(chat_formats())
-            error = (
-                "no chat template beside the tokenizer: name one with --template, or"
-                f" a plain format with --format ({known})"
-            )
-            raise UserError(error)
-        return "its own chat template", _template(source, file)
-    except ChatError as problem:
-        where = f"{template}: " if template is not None else ""
-        error = f"{where}{problem}"
-        raise UserError(error) from problem
-
-
-def _template(source: str, file: TokenizerFile) -> ChatTemplate:
-    return ChatTemplate(
-        source,
-        bos_token=file.special_token("bos_token"),
-        eos_token=file.special_token("eos_token"),
-    )
+    if (chat, template) == (None, None) and all(
+        each.messages is None for each in conversations
+    ):
+        return "text", None
+    found = find_rendering(file, chat, template)
+    return found.name, found.renderer()
 
 
 @contextmanager
