@@ -179,6 +179,18 @@ def test_flags_changed_on_the_tokenizer_itself_are_seen_by_the_next_insert() -> 
     assert_same(cached, raw, "<s> hello</s>")
 
 
+def test_flags_of_one_of_many_tokens_are_seen_after_enough_text() -> None:
+    more = [special(f"<{i}>") for i in range(40)]
+    inner, raw = toy(special("<s>"), *more), toy(special("<s>"), *more)
+    cached = CachedTokenizer(inner)
+    assert_same(cached, raw, "<s> hello<0>")
+    for tokenizer in (inner, raw):
+        tokenizer.add_special_tokens([special("<s>", rstrip=True)])
+    text = "<s> hello<0>" + "hello " * 120
+    assert_same(cached, raw, text)
+    assert_same(cached, raw, "<s> hello<0>")
+
+
 def test_another_template_on_the_tokenizer_itself_is_seen_at_once() -> None:
     inner, raw = build(), build()
     cached = CachedTokenizer(inner)

@@ -72,6 +72,17 @@ cdef PyObject** _ready_ints() noexcept:
     return _ready
 
 
+cdef object _new_int(PyObject** ready, uint32_t limit, uint32_t value):
+    """Make an int, keep it if it is one of those to keep, and return it held for a list."""
+    global _n_ready
+    cdef object made = PyLong_FromUnsignedLong(value)
+    if value < limit and tokcache_publish(&ready[value], <PyObject*> made):
+        Py_INCREF(made)
+        _n_ready += 1
+    Py_INCREF(made)  # the list takes it over
+    return made
+
+
 @cython.final
 @cython.no_gc
 cdef class TokenIds:
@@ -126,29 +137,19 @@ cdef class TokenIds:
 
     def tolist(self):
         """Return the ids as a new ``list[int]``. O(n)."""
-        global _n_ready
         cdef list out = PyList_New(self.length)
         cdef PyObject** ready = _ready_ints()
+        cdef const uint32_t* data = self.data
+        cdef uint32_t limit = READY_INTS if ready != NULL else 0
         cdef PyObject* item
-        cdef object value
         cdef Py_ssize_t i
         for i in range(self.length):
-            if ready != NULL and self.data[i] < READY_INTS:
-                item = tokcache_load(&ready[self.data[i]])
-                if item != NULL:
-                    Py_INCREF(<object> item)
-                    PyList_SET_ITEM(out, i, <object> item)
-                    continue
-            value = PyLong_FromUnsignedLong(self.data[i])
-            Py_INCREF(value)
-            PyList_SET_ITEM(out, i, value)
-            if (
-                ready != NULL
-                and self.data[i] < READY_INTS
-                and tokcache_publish(&ready[self.data[i]], <PyObject*> value)
-            ):
-                Py_INCREF(value)
-                _n_ready += 1
+            item = tokcache_load(&ready[data[i]]) if data[i] < limit else NULL
+            if item == NULL:
+                PyList_SET_ITEM(out, i, _new_int(ready, limit, data[i]))
+            else:
+                Py_INCREF(<object> item)
+                PyList_SET_ITEM(out, i, <object> item)
         return out
 
     def tobytes(self):

@@ -86,7 +86,7 @@ def _encode_without_anchor(self: Any, text: str) -> list[int]:
 
 
 def _feed_unchecked(
-    _: Any, state: Any, plan: Any, _text: str, _special: bool, encode: Any
+    _: Any, state: Any, plan: Any, _text: str, _special: bool, encode: Any, *_batch: Any
 ) -> int | None:
     """Feed each segment with its ends made what the self-check wants to see."""
     tokens = state.root.eligibility.tokens

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 # without the GIL. Below, handing the text to another thread costs more than it saves.
 LARGE = 4096
 
+# How many added tokens are read before every insert, and for more of them, how many
+# characters must have been encoded for each.
+FEW_TOKENS = 32
+CHARS_A_TOKEN = 16
+
 # The parameter that makes a model draw lots. None and 0 turn it off.
 RANDOMNESS = {models.BPE: "dropout", models.Unigram: "alpha"}
 
@@ -120,9 +125,9 @@ class TokenizersBackend(Backend):
     def is_stale(self, n_chars: int) -> bool:
         """Compare the post-processor's count, and the added tokens if ids are at stake.
 
-        Reading all added tokens costs 0.2 µs for each. It is done as soon as as many
-        characters were encoded as there are tokens; before that, only their number is
-        looked at, so that a short turn is not dominated by it.
+        Reading a few added tokens costs as much as an inner call, so they are read each
+        time. Many are only counted (0.01 µs each, not 0.2) until so much was encoded
+        that reading them adds no more than a twentieth to it.
         """
         inner = self.inner
         if inner.num_special_tokens_to_add(False) != self._n_around:  # noqa: FBT003
@@ -130,7 +135,8 @@ class TokenizersBackend(Backend):
         if not n_chars:
             return False
         self._unchecked += n_chars
-        if self._unchecked < len(self._added):
+        n_added = len(self._added)
+        if n_added > FEW_TOKENS and self._unchecked < CHARS_A_TOKEN * n_added:
             return bool(inner.get_vocab_size() != self._vocab_size)
         self._unchecked = 0
         return bool(_listed(inner) != self._added)
