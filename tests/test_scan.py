@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 Tokens = list[tuple[str, int, int, bool]]
 Match = tuple[int, int, int]
 
-BLOCK = 32  # code points that the compiled scanner looks at together
+BLOCK = 32  # places that the compiled scanner looks at together
+WINDOW = 5  # code points that it judges a place by
+# First characters so many that windows are looked up at every place.
+MANY = "bdfhjl"
 # ASCII, Latin-1, BMP and astral; pairs that share their low byte or the low 16 bits.
 KINDS = ["ab<|>", "a\xe9\xff<", "a\u0161\u4f60<", "a\u4e61\U0001f600\U00010061<"]
 
@@ -142,6 +145,86 @@ def test_tokens_at_any_place_of_a_block(filler: str, contents: list[str]) -> Non
                     found = assert_same(numbered(contents, [phase]), text)
                     place = (before, before + len(content), contents.index(content))
                     assert found == [place]
+
+
+@pytest.mark.parametrize("filler", ["x", "\u4f60", "\U0001f600"])
+@pytest.mark.parametrize("length", range(1, WINDOW + 3))
+@pytest.mark.parametrize("shortest", [1, 2, 3, WINDOW + 3])
+def test_tokens_of_any_length_at_any_place(
+    filler: str, length: int, shortest: int
+) -> None:
+    """Windows reach past short tokens, and past the end of the text."""
+    contents = ["a" + "b" * (length - 1), *(c + "#" * (shortest - 1) for c in MANY)]
+    tokens = numbered(contents)
+    for before in range(BLOCK + WINDOW + 4):
+        for after in (*range(WINDOW + 1), BLOCK, BLOCK + WINDOW):
+            text = filler * before + contents[0] + filler * after
+            assert Scanner(tokens).matches(text) == [(before, before + length, 0)]
+    assert assert_same(tokens, filler * BLOCK + contents[0] + filler * BLOCK)
+
+
+@given(st.data())
+def test_many_first_characters(data: st.DataObject) -> None:
+    """Tokens that share windows, and text of what almost is one."""
+    shortest = data.draw(st.integers(1, WINDOW + 1))
+    content = st.text("ab" + MANY, min_size=shortest, max_size=shortest + 4)
+    drawn = data.draw(st.lists(content, max_size=20, unique=True))
+    filling = {c + "!" * (shortest - 1) for c in MANY} - set(drawn)
+    contents = [*drawn, *sorted(filling)]
+    tokens = numbered(contents, data.draw(st.sampled_from([(1,), (2,), (1, 2)])), [1])
+    piece = st.one_of(
+        st.sampled_from(contents),
+        st.sampled_from([content[:-1] for content in contents]),
+        st.text("ab\u0161\u4f60" + MANY, max_size=BLOCK),
+    )
+    text = "".join(data.draw(st.lists(piece, max_size=30)))
+    assert_same(tokens, text, data.draw(st.integers(0, len(text))))
+
+
+@pytest.mark.parametrize("n_others", [0, 1, 5])
+@pytest.mark.parametrize(
+    ("content", "alike"),
+    [
+        ("abcdef", "abcdxf"),
+        ("abcdef", "abcdlf"),  # e and l: seven places apart, one bit for both
+        ("abcdef", "abcdeg"),
+        ("`bcdef", "\u0161bcdef"),  # what wide code points are folded to
+        ("`b", "\u0161b"),
+        ("\u0161bcdef", "`bcdef"),
+        ("ab\u4f60", "ab/"),
+        ("\U00010061bcdef", "`bcdef"),
+    ],
+)
+def test_what_only_looks_like_a_token(content: str, alike: str, n_others: int) -> None:
+    tokens = numbered([content, *"#$%&+"[:n_others]])
+    for before in ("", "x", "x" * BLOCK, "\u4f60" * BLOCK, "\U0001f600" * BLOCK):
+        for after in ("", "x", "x" * BLOCK):
+            assert assert_same(tokens, before + alike + after) == []
+            both = before + alike + content + after
+            assert assert_same(tokens, both)[0][0] == len(before) + len(alike)
+
+
+@pytest.mark.parametrize("contents", [["<b>c"], ["<b>c", "d", "e", "f", "g", "h"]])
+def test_a_last_block_sees_nothing_before_its_gap(contents: list[str]) -> None:
+    """It begins among places that are done, and these may begin a token."""
+    tokens = numbered(["a<b>cz", *contents], [1, *[2] * len(contents)])
+    for first in range(0, BLOCK + WINDOW, 3):
+        for second in range(2 * BLOCK):
+            text = "." * first + "a<b>cz" + "." * second + "a<b>cz"
+            found = [(first, first + 6, 0), (first + 6 + second, len(text), 0)]
+            assert Scanner(tokens).matches(text) == found
+            assert Scanner(tokens).matches(text, first + 2)[0][0] == first + 6 + second
+
+
+@pytest.mark.parametrize("shared", [0, 1])
+def test_first_characters_that_the_text_cannot_hold(shared: int) -> None:
+    """A narrow text is only searched for those that it can."""
+    wide = ["\u4f60a", "\u4f61a", "\U0001f600a", "\U0001f601a"]
+    tokens = numbered([*wide[shared:], *["<a"] * shared])
+    for filler in ("x", "\u4f62", "\U0001f602"):
+        for content in (*wide, "<a"):
+            assert_same(tokens, filler * BLOCK + content + filler * 3)
+    assert len(assert_same(tokens, "`a<a" * BLOCK)) == shared * BLOCK
 
 
 @pytest.mark.parametrize(

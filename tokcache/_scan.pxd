@@ -3,6 +3,7 @@
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from tokcache._filter cimport token_filter
 from tokcache._text cimport text_view
 
 
@@ -12,28 +13,20 @@ cdef enum token_status:
     REFUSED = 2
 
 
-cdef struct radix_node:
-    uint32_t label  # where its label begins in the pool; the first code point is the edge
-    uint32_t length  # of the label
-    int32_t token  # the token that ends here, or -1
-    bint has_children
-
-
 cdef struct radix_edge:
     uint64_t key  # parent node and first code point, plus one; 0: free
-    uint32_t child
+    uint32_t child  # the node it leads to; 0: a leaf, there are no longer tokens
+    uint32_t label  # where its label begins in the pool
+    uint32_t length  # of the label
+    int32_t token  # the token that ends here, or -1
 
 
 cdef struct phase_index:
-    radix_node* nodes
     radix_edge* edges
     uint32_t* pool
     uint64_t edge_mask
     int n_tokens
-    int n_first  # distinct first code points, if no more than fit in `first`
-    uint32_t[4] first
-    uint8_t[256] starts  # by the low byte of the first code point
-    uint8_t* pairs  # by a hash of the first two code points
+    token_filter filter
 
 
 cdef struct scan_cursor:

@@ -4,103 +4,123 @@
 Phase 1 takes the tokens that are looked for in the raw text, phase 2 those that are
 looked for in what phase 1 left. No flag of a token moves this chain of matches, so the
 scanner knows none. Each phase is a radix trie whose edges lie in one hash table; a
-filter on the first one and two code points keeps ordinary text away from it. The cost is
-linear in the text and independent of the number of tokens; a candidate costs at most the
-length of the longest token.
+filter looks at 32 places at a time and keeps ordinary text away from it. The cost is
+linear in the text and nearly independent of the number of tokens; a place that passes
+costs at most the length of the longest token. The filter takes 256 KiB at most.
 """
+
+from bisect import bisect_right
 
 cimport cython
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
+from tokcache._filter cimport (
+    BLOCK,
+    KEY,
+    MANY,
+    MAX_FIRST,
+    SHORT,
+    SLOTS_A_KEY,
+    SLOTS_MAX,
+    WINDOW,
+    fibonacci,
+    filter_firsts,
+    filter_fold,
+    filter_has_first,
+    filter_key,
+    filter_passes,
+    filter_slot,
+    filter_starts,
+    filter_windows,
+    token_filter,
+)
 from tokcache._text cimport code_t, text_of, text_view
 
 
+cdef extern from *:
+    """
+    #define tokcache_lowest_bit(bits) __builtin_ctz(bits)
+    """
+    int lowest_bit "tokcache_lowest_bit"(uint32_t bits) noexcept nogil
+
+
 cdef enum:
-    BLOCK = 32  # code points looked at together for a first code point
-    MAX_FIRST = 4  # first code points that are searched for by comparison
-    PAIR_BITS = 16
-    STARTS_LONGER = 1  # some token begins so, and has a second code point
-    STARTS_SINGLE = 2  # some token is this code point alone
+    # Places looked at singly behind a match: others often follow at once, and a block for
+    # each would cost more.
+    HEAD = 4
 
 
 cdef inline uint64_t _edge_slot(uint64_t key) noexcept nogil:
-    # Fibonacci hashing: the high half of a product with 2**64 / golden ratio.
-    return (key * <uint64_t> 0x9E3779B97F4A7C15) >> 32
+    return fibonacci(key) >> 32
 
 
-cdef inline uint32_t _pair_slot(uint32_t first, uint32_t second) noexcept nogil:
-    return (first * 0x9E3B + second * 0x85EB) & ((1 << PAIR_BITS) - 1)
-
-
-cdef inline uint32_t _child(
+cdef inline const radix_edge* _edge(
     const phase_index* index, uint32_t node, uint32_t code
 ) noexcept nogil:
-    """Return the child that ``code`` leads to, or 0."""
+    """Return the edge that ``code`` begins, or NULL."""
     cdef uint64_t key = ((<uint64_t> node) << 21 | code) + 1
     cdef uint64_t slot = _edge_slot(key) & index.edge_mask
     while index.edges[slot].key:
         if index.edges[slot].key == key:
-            return index.edges[slot].child
+            return &index.edges[slot]
         slot = (slot + 1) & index.edge_mask
-    return 0
+    return NULL
 
 
-cdef inline int32_t _longest(
+cdef int32_t _longest(
     const phase_index* index, const code_t* data, Py_ssize_t at, Py_ssize_t limit,
     Py_ssize_t* end,
 ) noexcept nogil:
     """Return the longest token that begins at ``at``, or -1."""
     cdef int32_t best = -1
     cdef uint32_t node = 0
-    cdef const radix_node* reached
+    cdef const radix_edge* edge
     cdef const uint32_t* label
     cdef uint32_t i
     while at < limit:
-        node = _child(index, node, data[at])
-        if node == 0:
+        edge = _edge(index, node, data[at])
+        if edge == NULL or edge.length > limit - at:
             break
-        reached = &index.nodes[node]
-        if reached.length > limit - at:
-            break
-        label = index.pool + reached.label
+        label = index.pool + edge.label
         i = 1
-        while i < reached.length and data[at + i] == label[i]:
+        while i < edge.length and data[at + i] == label[i]:
             i += 1
-        if i < reached.length:
+        if i < edge.length:
             break
-        at += reached.length
-        if reached.token >= 0:
-            best = reached.token
+        at += edge.length
+        if edge.token >= 0:
+            best = edge.token
             end[0] = at
-        if not reached.has_children:
+        node = edge.child
+        if node == 0:
             break
     return best
 
 
-cdef inline bint _block_has_first(
-    const phase_index* index, const code_t* data
+cdef bint _match_at(
+    const phase_index* index, const code_t* data, Py_ssize_t at, Py_ssize_t limit,
+    scan_match* match,
 ) noexcept nogil:
-    """Tell whether any of BLOCK code points begins a token (compiles to vectors)."""
-    cdef code_t a = <code_t> index.first[0]
-    cdef code_t b = <code_t> index.first[1]
-    cdef code_t c = <code_t> index.first[2]
-    cdef code_t d = <code_t> index.first[3]
-    cdef code_t found = 0
-    cdef int i
-    if index.n_first == 1:
-        for i in range(BLOCK):
-            found |= <code_t> (data[i] == a)
-    else:
-        for i in range(BLOCK):
-            found |= (
-                <code_t> (data[i] == a)
-                | <code_t> (data[i] == b)
-                | <code_t> (data[i] == c)
-                | <code_t> (data[i] == d)
-            )
-    return found != 0
+    """Find the longest token that begins at ``at``."""
+    match.start = at
+    match.token = _longest(index, data, at, limit, &match.end)
+    return match.token >= 0
+
+
+cdef inline bint _find_singly(
+    const phase_index* index, const code_t* data, Py_ssize_t at, Py_ssize_t stop,
+    Py_ssize_t limit, scan_match* match,
+) noexcept nogil:
+    """Find a token that begins within ``[at, stop)``, place by place."""
+    cdef const token_filter* f = &index.filter
+    while at < stop:
+        if filter_starts(f, data[at]) and filter_passes(f, data, at, limit):
+            if _match_at(index, data, at, limit, match):
+                return True
+        at += 1
+    return False
 
 
 cdef inline bint _find(
@@ -108,32 +128,39 @@ cdef inline bint _find(
     scan_match* match,
 ) noexcept nogil:
     """Find the leftmost-longest token within ``[at, limit)``."""
-    cdef Py_ssize_t stop
-    cdef uint32_t code
-    cdef uint32_t slot
-    cdef uint8_t starts
+    cdef const token_filter* f = &index.filter
+    cdef int n_first = f.n_first[sizeof(code_t) // 2]
+    cdef bint is_compared = n_first <= MAX_FIRST
+    cdef Py_ssize_t last = limit - (BLOCK if is_compared else BLOCK + WINDOW - 1)
+    cdef Py_ssize_t stop = min(at + HEAD, limit)
+    cdef Py_ssize_t base, place
+    cdef uint32_t places
+    if n_first == 0:
+        return False
+    if _find_singly(index, data, at, stop, limit, match):
+        return True
+    at = stop
     while at < limit:
-        if index.n_first:
-            while limit - at >= BLOCK and not _block_has_first(index, data + at):
+        if is_compared:
+            while at <= last and not filter_has_first(f, n_first, data + at):
                 at += BLOCK
-        stop = min(at + BLOCK, limit)
-        while at < stop:
-            code = data[at]
-            starts = index.starts[code & 0xFF]
-            if starts:
-                if not starts & STARTS_SINGLE:
-                    if at + 1 >= limit:
-                        return False
-                    slot = _pair_slot(code, data[at + 1])
-                    if not index.pairs[slot >> 3] >> (slot & 7) & 1:
-                        at += 1
-                        continue
-                match.token = _longest(index, data, at, limit, &match.end)
-                if match.token >= 0:
-                    match.start = at
+        # The last block begins among places that are done.
+        base = min(at, last)
+        if base < 0 or at - base >= BLOCK:
+            break
+        if is_compared:
+            places = filter_firsts(f, n_first, data + base)
+        else:
+            places = filter_windows(f, data + base)
+        places = places >> (at - base) << (at - base)
+        while places:
+            place = base + lowest_bit(places)
+            places &= places - 1
+            if not is_compared or filter_passes(f, data, place, limit):
+                if _match_at(index, data, place, limit, match):
                     return True
-            at += 1
-    return False
+        at = base + BLOCK
+    return _find_singly(index, data, at, limit, limit, match)
 
 
 cdef inline bint _find_any_kind(
@@ -194,10 +221,9 @@ cdef class Scanner:
     def __dealloc__(self):
         cdef int phase
         for phase in range(2):
-            free(self.phases[phase].nodes)
             free(self.phases[phase].edges)
             free(self.phases[phase].pool)
-            free(self.phases[phase].pairs)
+            free(self.phases[phase].filter.slots)
         free(self.statuses)
         free(self.ids)
         free(self.id_table)
@@ -287,7 +313,7 @@ cdef class Scanner:
         Linear in the text. ``start`` must itself be the text's start or a boundary, or
         what stands across it is not seen.
         """
-        return [(end, token) for _, end, token in self._scan(text, start, True)]
+        return self._scan(text, start, True)
 
     def matches(self, str text not None, Py_ssize_t start=0, /):
         """Return ``(start, end, token index)`` of every match of both phases, in order."""
@@ -302,8 +328,10 @@ cdef class Scanner:
             raise ValueError(f"start must be within the text, got {start}")
         self.begin(&cursor, &view, start)
         while self.next_match(&cursor, &match):
-            if not only_boundaries or self.statuses[match.token] != REFUSED:
+            if not only_boundaries:
                 found.append((match.start, match.end, match.token))
+            elif self.statuses[match.token] != REFUSED:
+                found.append((match.end, match.token))
         return found
 
     def status(self, Py_ssize_t index, /):
@@ -334,17 +362,21 @@ cdef uint64_t _power_of_two(uint64_t at_least) noexcept:
 
 cdef int _build(phase_index* index, list tokens) except -1:
     """Fill an index with ``(content, token index)`` pairs, sorted by content."""
-    cdef list nodes = [(0, 0, -1, bool(tokens))]  # the root
     cdef list edges = []
     cdef list pool = []
     cdef list groups = [(0, 0, len(tokens), 0)]  # node, range of tokens, depth
-    cdef Py_ssize_t low, high, depth, end, longest, i
+    cdef Py_ssize_t low, high, depth, end, longest, inner
+    cdef str first, last, other
+    cdef int n_nodes = 1
     while groups:
         node, low, high, depth = groups.pop()
         while low < high:
             first = tokens[low][0]
             end = low + 1
-            while end < high and tokens[end][0][depth] == first[depth]:
+            while end < high:
+                other = tokens[end][0]
+                if other[depth] != first[depth]:
+                    break
                 end += 1
             # Sorted, so what the first and the last share, all of them share.
             last = tokens[end - 1][0]
@@ -353,77 +385,79 @@ cdef int _build(phase_index* index, list tokens) except -1:
                 longest += 1
             is_token = len(first) == longest
             inner = low + 1 if is_token else low
-            edges.append((node, ord(first[depth]), len(nodes)))
-            groups.append((len(nodes), inner, end, longest))
-            nodes.append(
-                (
-                    len(pool),
-                    longest - depth,
-                    tokens[low][1] if is_token else -1,
-                    inner < end,
-                )
-            )
-            pool.extend(ord(c) for c in first[depth:longest])
+            child = 0
+            if inner < end:
+                child = n_nodes
+                n_nodes += 1
+                groups.append((child, inner, end, longest))
+            token = tokens[low][1] if is_token else -1
+            edges.append((node, child, len(pool), longest - depth, token))
+            pool.extend(map(ord, first[depth:longest]))
             low = end
-    _allocate(index, len(nodes), len(edges), len(pool))
+    _allocate(index, len(edges), len(pool))
     index.n_tokens = len(tokens)
-    for i in range(len(nodes)):
-        index.nodes[i].label, index.nodes[i].length, index.nodes[i].token, has = nodes[i]
-        index.nodes[i].has_children = has
-    for i in range(len(pool)):
-        index.pool[i] = pool[i]
-    for node, code, child in edges:
-        _add_edge(index, node, code, child)
-    _build_filter(index, [content for content, _ in tokens])
+    for i, code in enumerate(pool):
+        index.pool[i] = code
+    for node, child, label, length, token in edges:
+        _add_edge(index, node, radix_edge(0, child, label, length, token))
+    _build_filter(&index.filter, [content for content, _ in tokens])
     return 0
 
 
-cdef int _allocate(
-    phase_index* index, Py_ssize_t n_nodes, Py_ssize_t n_edges, Py_ssize_t n_pool
-) except -1:
+cdef int _allocate(phase_index* index, Py_ssize_t n_edges, Py_ssize_t n_pool) except -1:
     cdef uint64_t slots = _power_of_two(2 * n_edges + 1)
-    index.nodes = <radix_node*> malloc(n_nodes * sizeof(radix_node))
     index.edges = <radix_edge*> calloc(slots, sizeof(radix_edge))
     index.pool = <uint32_t*> malloc(max(n_pool, 1) * sizeof(uint32_t))
-    index.pairs = <uint8_t*> calloc((1 << PAIR_BITS) // 8, 1)
-    if (
-        index.nodes == NULL
-        or index.edges == NULL
-        or index.pool == NULL
-        or index.pairs == NULL
-    ):
+    if index.edges == NULL or index.pool == NULL:
         raise MemoryError
     index.edge_mask = slots - 1
     return 0
 
 
-cdef void _add_edge(
-    phase_index* index, uint32_t node, uint32_t code, uint32_t child
-) noexcept:
-    cdef uint64_t key = ((<uint64_t> node) << 21 | code) + 1
-    cdef uint64_t slot = _edge_slot(key) & index.edge_mask
+cdef void _add_edge(phase_index* index, uint32_t node, radix_edge edge) noexcept:
+    cdef uint64_t slot
+    edge.key = ((<uint64_t> node) << 21 | index.pool[edge.label]) + 1
+    slot = _edge_slot(edge.key) & index.edge_mask
     while index.edges[slot].key:
         slot = (slot + 1) & index.edge_mask
-    index.edges[slot].key = key
-    index.edges[slot].child = child
+    index.edges[slot] = edge
 
 
-cdef int _build_filter(phase_index* index, list contents) except -1:
-    cdef uint32_t first, slot
-    cdef set firsts = {content[0] for content in contents}
-    memset(index.starts, 0, 256)
+cdef int _build_filter(token_filter* f, list contents) except -1:
+    """Fill the filter of a phase with its tokens."""
+    cdef list firsts = sorted({ord(content[0]) for content in contents})
+    cdef Py_ssize_t n_short = min(map(len, contents), default=KEY)
+    cdef dict bits = {}  # by key: of the slot
+    cdef str content
+    cdef uint64_t n_slots
+    cdef int i
+    memset(f, 0, sizeof(token_filter))
+    for i in range(256):
+        f.follows[i] = 1 << i % 7
+    if n_short < KEY:
+        f.short_mask = (<uint32_t> 1 << 8 * n_short) - 1
     for content in contents:
-        first = ord(content[0])
-        if len(content) == 1:
-            index.starts[first & 0xFF] |= STARTS_SINGLE
+        f.starts[filter_fold(content[0])] = 1
+        if len(content) < KEY:
+            key, bit = filter_key(content, n_short), SHORT
+        elif len(content) == KEY:
+            key, bit = filter_key(content, KEY), 0x7F
         else:
-            index.starts[first & 0xFF] |= STARTS_LONGER
-            slot = _pair_slot(first, ord(content[1]))
-            index.pairs[slot >> 3] |= 1 << (slot & 7)
-    index.n_first = len(firsts) if len(firsts) <= MAX_FIRST else 0
-    if index.n_first:
+            key, bit = filter_key(content, KEY), f.follows[filter_fold(content[KEY])]
+        bits[key] = bits.get(key, 0) | bit
+    # Two at least: a shift by all 64 bits would be undefined.
+    n_slots = _power_of_two(max(2, min(SLOTS_A_KEY * len(bits), SLOTS_MAX)))
+    f.shift = 64 - lowest_bit(<uint32_t> n_slots)
+    f.slots = <uint8_t*> calloc(n_slots, 1)
+    if f.slots == NULL:
+        raise MemoryError
+    for key, bit in bits.items():
+        f.slots[filter_slot(f, key)] |= bit
+    is_few = len(firsts) <= MAX_FIRST
+    for i, greatest in enumerate((0xFF, 0xFFFF, 0x10FFFF)):
+        f.n_first[i] = bisect_right(firsts, greatest) if is_few else MANY
+    if is_few and firsts:
         # Unused places repeat one of the others.
-        padded = (sorted(firsts) * MAX_FIRST)[:MAX_FIRST]
-        for i in range(MAX_FIRST):
-            index.first[i] = ord(padded[i])
+        for i, first in enumerate((firsts * MAX_FIRST)[:MAX_FIRST]):
+            f.first[i] = first
     return 0
