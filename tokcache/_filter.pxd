@@ -154,17 +154,20 @@ cdef inline uint32_t filter_firsts(
 cdef inline uint32_t _windows(
     const token_filter* f, const uint8_t* folded, bint has_short
 ) noexcept nogil:
-    cdef uint8_t passes = 0
     cdef uint32_t places = 0
+    cdef uint8_t passes
     cdef int i, j
     # In eights, which compilers unroll. Where it stands is only asked if anything passed:
-    # that takes twice as long, and in most blocks nothing does.
+    # that takes twice as long, and in most eights nothing does.
     for i in range(0, BLOCK, 8):
+        passes = 0
         for j in range(i, i + 8):
             passes |= _window_bits(f, folded + j, has_short)
-    if passes:
-        for i in range(BLOCK):
-            places |= <uint32_t> (_window_bits(f, folded + i, has_short) != 0) << i
+        if passes:
+            for j in range(8):
+                places |= (
+                    <uint32_t> (_window_bits(f, folded + i + j, has_short) != 0) << i + j
+                )
     return places
 
 
