@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 CHARACTERS = 4_000_000
 SYSTEM_TOKENS = 2000
 AGENT_MESSAGES = 40
-
-Ids = "list[int]"
+LONG = 400  # characters of a message that is taken for a document
+QUESTION = 120
+COPIES = 8
 
 
 @dataclass(frozen=True)
@@ -64,50 +65,62 @@ def redundancy(texts: Sequence[str]) -> float:
     return sum(map(len, texts)) / max(1, left)
 
 
-def works(family: str, characters: int) -> list[Work]:
-    """Make the four kinds of work."""
-    draw = random.Random(3)
-    talks = [
+def _talks() -> list[list[data.Message]]:
+    """Return all real conversations, shuffled."""
+    found = [
         talk
         for file in data.conversation_files()
         for talk in data.conversations(file)
         if file != "own"
     ] or data.conversations("own")
-    draw.shuffle(talks)
+    random.Random(3).shuffle(found)
+    return found
+
+
+def _messages(talks: Sequence[list[data.Message]]) -> list[str]:
+    """Return long texts that share nothing: single messages, each once."""
+    contents = [message["content"] for talk in talks for message in talk]
+    long = [content for content in contents if len(content) > LONG]
+    return list(dict.fromkeys(long or contents))
+
+
+def conversations(family: str) -> list[str]:
+    """Return whole conversations as prompts."""
+    return [data.render(family, talk) for talk in _talks()]
+
+
+def documents(characters: int) -> list[str]:
+    """Return unrelated texts without markers, of so many characters in all."""
+    return _upto(_messages(_talks()), characters)
+
+
+def works(family: str, characters: int) -> list[Work]:
+    """Make the kinds of work."""
+    talks = _talks()
     agents = [talk for talk in talks if len(talk) >= AGENT_MESSAGES] or talks[-4:]
-    long = [
-        message["content"]
-        for talk in talks
-        for message in talk
-        if len(message["content"]) > 400
-    ] or [message["content"] for talk in talks for message in talk]
-    long = list(dict.fromkeys(long))
-    whole = [data.render(family, talk) for talk in talks]
+    long = _messages(talks)
+    whole = conversations(family)
     system = _tokens("\n\n".join(long[-200:]), family, SYSTEM_TOKENS)
+    questions = [
+        data.render(
+            family,
+            [
+                {"role": "system", "content": system},
+                {"role": "user", "content": text[:QUESTION]},
+            ],
+        )
+        for text in long[: characters // (len(system) + QUESTION)]
+    ]
+    copies = _upto(whole, characters // COPIES) * COPIES
+    random.Random(3).shuffle(copies)
+    half = characters // 2
     return [
         Work("growing conversations", _growing(family, talks, characters), _share),
         Work("growing, agents of 40 turns", _growing(family, agents, characters), _ten),
-        Work(
-            "one system prompt, short questions",
-            [
-                data.render(
-                    family,
-                    [
-                        {"role": "system", "content": system},
-                        {"role": "user", "content": text[:120]},
-                    ],
-                )
-                for text in long[: characters // (len(system) + 120)]
-            ],
-            lambda _: 5.0,
-        ),
-        Work("unrelated documents", _upto(long, characters // 2), lambda _: 0.95),
-        Work("unrelated conversations", _upto(whole, characters // 2), lambda _: 0.95),
-        Work(
-            "every text eight times",
-            draw.sample(some := _upto(whole, characters // 8) * 8, len(some)),
-            _share,
-        ),
+        Work("one system prompt, short questions", questions, lambda _: 5.0),
+        Work("unrelated documents", _upto(long, half), lambda _: 0.95),
+        Work("unrelated conversations", _upto(whole, half), lambda _: 0.95),
+        Work("every conversation eight times", copies, _share),
     ]
 
 
