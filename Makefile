@@ -9,7 +9,7 @@ T ?= 60
 SOURCES := $(wildcard tokcache/*.pyx tokcache/*.pxd) setup.py
 CHECKED := tokcache tests benchmarks setup.py
 
-.PHONY: demo test test-all check format bench fuzz build clean
+.PHONY: demo test test-all check format bench bench-batch fuzz build clean
 
 demo: build
 	PYTHON=$(PY) sh examples/demo.sh
@@ -38,6 +38,13 @@ format: build $(VENV)/.lint
 bench: build
 	$(PY) -m pytest benchmarks --benchmark-enable --benchmark-only --benchmark-columns=min,median,stddev,rounds
 
+# Batches against the batch calls of other libraries, then files: out/batch.json,
+# out/encode_files.json. OPTIONS="--rounds 5" and such go to the first,
+# FILES="--memory-bytes 1000000000" to the second.
+bench-batch: build $(VENV)/.bench
+	$(PY) -m benchmarks.batch --json out/batch.json $(OPTIONS)
+	$(PY) -m benchmarks.encode_files --json out/encode_files.json $(FILES)
+
 # T seconds of random tokenizers and texts: cached ids against the tokenizer's own.
 fuzz: build
 	$(PY) -m tests.fuzz.campaign --seconds $(T)
@@ -55,6 +62,10 @@ $(VENV)/.installed: pyproject.toml requirements/tokenizer-files.txt
 # Apart from the rest: not all of these tools run on every Python that the suite does.
 $(VENV)/.lint: $(VENV)/.installed
 	$(PY) -m pip install --quiet --no-build-isolation --editable ".[lint]"
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.installed
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[bench]"
 	touch $@
 
 $(VENV)/.built: $(VENV)/.installed $(SOURCES)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import itertools
 import json
-import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,9 +60,21 @@ def redundancy(texts: Sequence[str]) -> float:
     left = 0
     before = ""
     for text in sorted(texts):
-        left += len(text) - len(os.path.commonprefix([before, text]))
+        left += len(text) - _shared(before, text)
         before = text
     return sum(map(len, texts)) / max(1, left)
+
+
+def _shared(a: str, b: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _talks() -> list[list[data.Message]]:
@@ -169,7 +181,7 @@ def libraries(family: str) -> list[Library]:
     cached = CachedTokenizer(raw, max_memory_bytes=2**28)
 
     def loop(text: str) -> list[int]:
-        return raw.encode(text).ids  # type: ignore[no-any-return]
+        return raw.encode(text).ids
 
     def flat_lists(answer: Any) -> list[list[int]]:
         ids, ends = answer[0].tolist(), list(answer[1])
@@ -203,11 +215,11 @@ def libraries(family: str) -> list[Library]:
             cached.clear_cache,
         ),
     ]
-    for make in (_fastokens, _gigatoken):
-        try:
+    for name, make in (("fastokens", _fastokens), ("gigatoken", _gigatoken)):
+        if importlib.util.find_spec(name) is None:
+            print(f"left out: {name} is not installed")
+        else:
             found += make(data.family_text(family))
-        except ImportError as error:
-            print(f"left out: {error}")
     return found
 
 
@@ -218,7 +230,7 @@ def _fastokens(content: str) -> list[Library]:
     )
 
     def loop(text: str) -> list[int]:
-        return plain.encode(text, True).ids  # type: ignore[no-any-return]
+        return plain.encode(text, add_special_tokens=True).ids  # type: ignore[no-any-return]
 
     def to_lists(answer: Any) -> list[list[int]]:
         return [list(encoding.ids) for encoding in answer]
@@ -226,13 +238,13 @@ def _fastokens(content: str) -> list[Library]:
     return [
         Library(
             "fastokens.encode_batch",
-            lambda texts: tokenizer.encode_batch(texts, True),
+            lambda texts: tokenizer.encode_batch(texts, add_special_tokens=True),
             loop,
             to_lists,
         ),
         Library(
             "fastokens, segment cache",
-            lambda texts: with_cache.encode_batch(texts, True),
+            lambda texts: with_cache.encode_batch(texts, add_special_tokens=True),
             loop,
             to_lists,
             lambda: with_cache.enable_segment_cache(2**30),
@@ -292,8 +304,9 @@ def measure(work: Work, contenders: Sequence[Library], rounds: int) -> dict[str,
 def show(found: dict[str, Any]) -> None:
     """Print a table of one kind of work."""
     print(
-        f"\n{found['work']}: {found['texts']:,} texts, {found['characters']:,} characters,"
-        f" redundancy {found['redundancy']:.1f}, goal {found['goal']:.2f} x"
+        f"\n{found['work']}: {found['texts']:,} texts, "
+        f"{found['characters']:,} characters, redundancy "
+        f"{found['redundancy']:.1f}, goal {found['goal']:.2f} x"
     )
     for name, each in found["libraries"].items():
         print(

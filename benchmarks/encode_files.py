@@ -25,7 +25,7 @@ from tests import data
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-WAYS = {
+WAYS: dict[str, tuple[int, str]] = {
     "1 process, the tokenizer's threads": (1, "true"),
     "1 process, no threads": (1, "false"),
     "2 processes": (2, "true"),
@@ -88,7 +88,7 @@ def compare(folder: Path, texts: list[str], rounds: int) -> dict[str, Any]:
             starts[way].append(run(folder, one_line, processes, threads, *chunk)[2])
             times[way].append(run(folder, source, processes, threads, *chunk)[2])
     work = {way: min(times[way]) - min(starts[way]) for way in WAYS}
-    threads, alone, two = work.values()
+    with_threads, alone, two = work.values()
     size = source.stat().st_size
     print(f"\ntokcache encode, {size / 1e6:.1f} MB of unrelated text")
     for way, seconds in work.items():
@@ -96,26 +96,26 @@ def compare(folder: Path, texts: list[str], rounds: int) -> dict[str, Any]:
             f"  {way:38}{seconds:8.2f} s{size / seconds / 1e6:8.1f} MB/s"
             f"   (start {min(starts[way]):.2f} s)"
         )
-    print(f"  2 processes to 1 with threads: {threads / two:.2f} x (goal 0.95)")
+    print(f"  2 processes to 1 with threads: {with_threads / two:.2f} x (goal 0.95)")
     print(f"  2 processes to 1 without:      {alone / two:.2f} x (goal 1.70)")
     return {
         "bytes": size,
         "seconds": work,
         "start_seconds": {way: min(each) for way, each in starts.items()},
-        "to_threads": threads / two,
+        "to_threads": with_threads / two,
         "to_no_threads": alone / two,
     }
 
 
 def measure_memory(folder: Path, texts: list[str], n_bytes: int) -> dict[str, Any]:
-    """Tell the peaks on a file of a size and on one a hundred times smaller."""
+    """Tell the peaks on a file of a size and on one a twentieth of it."""
     found: dict[str, Any] = {}
-    for size in (n_bytes // 100, n_bytes):
+    for size in (n_bytes // 20, n_bytes):
         source = folder / "large.jsonl"
         write_lines(source, texts, size)
         for processes in (1, 2):
             report, (own, child), seconds = run(folder, source, processes, "true")
-            name = f"{size / 1e6:,.0f} MB, {processes} processes"
+            name = f"{source.stat().st_size / 1e6:,.0f} MB, {processes} processes"
             found[name] = {"peak_kb": own, "child_peak_kb": child, "seconds": seconds}
             print(
                 f"  {name:24} peak {own / 1024:7.0f} MB, of a worker"

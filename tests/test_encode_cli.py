@@ -17,7 +17,7 @@ from tests.encoding_runs import (
     build,
     command,
     content,
-    folder,  # noqa: F401 - a fixture
+    fill_folder,
     lines_of,
     make_texts,
     mistake_of,
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 
 KINDS = ["parquet", "arrow", "npy"]
 SMALL = ("--shard-size", "4KiB", "--chunk-size", "2KiB")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill_folder(tmp_path_factory.mktemp("encode"))
 
 
 def want(texts: list[str], *, special: bool = False) -> list[list[int]]:
@@ -200,7 +205,9 @@ def test_a_folder_that_is_not_empty_is_refused(
 def test_what_is_complete_is_left_as_it_is(
     folder: Path, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
-    arguments = command(folder, tmp_path / "o", "--resume", files=[folder / "texts.jsonl"])
+    arguments = command(
+        folder, tmp_path / "o", "--resume", files=[folder / "texts.jsonl"]
+    )
     first = report_of(capsys, arguments)
     before = content(tmp_path / "o")
     again = report_of(capsys, arguments)
@@ -250,7 +257,9 @@ def test_other_inputs_do_not_go_on_with_a_run(
 def test_processes_and_cache_are_not_such_settings(
     folder: Path, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
-    arguments = command(folder, tmp_path / "o", "--resume", files=[folder / "texts.jsonl"])
+    arguments = command(
+        folder, tmp_path / "o", "--resume", files=[folder / "texts.jsonl"]
+    )
     report_of(capsys, arguments)
     more = ["--processes", "2", "--max-memory", "0"]
     assert report_of(capsys, [*arguments, *more])["run_ids"] == 0
@@ -313,7 +322,9 @@ def test_options_are_checked_before_anything_is_written(
     folder: Path, tmp_path: Path, capsys: CaptureFixture[str], more: tuple[str, ...]
 ) -> None:
     out = tmp_path / "o"
-    told = mistake_of(capsys, command(folder, out, *more, files=[folder / "texts.jsonl"]))
+    told = mistake_of(
+        capsys, command(folder, out, *more, files=[folder / "texts.jsonl"])
+    )
     assert told
     assert not out.exists()
 
@@ -345,6 +356,24 @@ def test_a_tokenizer_that_is_none_is_told_by_every_process(
         arguments = command(tmp_path, out, files=[folder / "texts.jsonl"])
         told = mistake_of(capsys, [*arguments, "--processes", str(processes)])
         assert "not a tokenizer.json" in told
+
+
+def test_padding_of_the_file_is_off_and_truncation_is_not(
+    folder: Path, tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    tokenizer = build()
+    tokenizer.enable_truncation(6)
+    texts = make_texts(60)
+    expected = [tokenizer.encode(text).ids for text in texts]
+    tokenizer.enable_padding(pad_id=3)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    for size in ("100", "1MiB"):
+        arguments = command(
+            tmp_path, tmp_path / size, "--chunk-size", size, files=[folder / "t.jsonl"]
+        )
+        (folder / "t.jsonl").write_bytes(lines_of([*texts, "\ud800"]))
+        report_of(capsys, [*arguments, "--skip-bad"])
+        assert read_ids(tmp_path / size, "parquet") == expected
 
 
 def test_a_missing_extra_is_told_in_one_line(
@@ -409,7 +438,7 @@ def test_chunks_go_on_from_the_end_of_any(
 def test_memory_does_not_grow_with_the_input(
     folder: Path, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
-    peaks = []
+    peaks: list[int] = []
     for times in (1, 1, 8):
         path = tmp_path / f"{times}.jsonl"
         path.write_bytes((folder / "texts.jsonl").read_bytes() * times)

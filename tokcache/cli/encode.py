@@ -49,7 +49,8 @@ def encode(  # noqa: PLR0913 - the options of the command
         ),
     ],
     out: Annotated[
-        str, typer.Option(metavar="DIR", help="Folder for the shards; it must be empty.")
+        str,
+        typer.Option(metavar="DIR", help="Folder for the shards; it must be empty."),
     ],
     *,
     kind: Annotated[
@@ -165,7 +166,9 @@ class _Settings:
         del rendering["name"], rendering["file"], rendering["option"]
         digest = hashlib.sha256()
         for part in (job.file.content, json.dumps(rendering, sort_keys=True)):
-            digest.update(hashlib.sha256(part.encode("utf-8", "surrogatepass")).digest())
+            digest.update(
+                hashlib.sha256(part.encode("utf-8", "surrogatepass")).digest()
+            )
         libraries = ["tokenizers"] if self.kind == "npy" else ["tokenizers", "pyarrow"]
         return {
             "format": self.kind,
@@ -196,9 +199,7 @@ class _Run:
         self._sources = sources
         self._skip_bad = skip_bad
 
-    def work(
-        self, job: Job, n_processes: int, start_method: str, gauge: Gauge
-    ) -> None:
+    def work(self, job: Job, n_processes: int, start_method: str, gauge: Gauge) -> None:
         """Encode what is left, and write it down."""
         start = self._ledger.tally.end
         chunks = read_chunks(self._sources, start, self._settings.chunk_bytes)
@@ -206,9 +207,7 @@ class _Run:
             self._fill(found, gauge)
         self._ledger.note_complete()
 
-    def _fill(
-        self, found: Iterator[tuple[Chunk, Encoded]], gauge: Gauge
-    ) -> None:
+    def _fill(self, found: Iterator[tuple[Chunk, Encoded]], gauge: Gauge) -> None:
         ledger, settings = self._ledger, self._settings
         shard: Shard | None = None
         try:
@@ -240,7 +239,9 @@ class _Run:
             self._ledger.note_bad(message)
 
 
-def _check_name(option: str, given: str, known: Sequence[str] | Mapping[str, Any]) -> None:
+def _check_name(
+    option: str, given: str, known: Sequence[str] | Mapping[str, Any]
+) -> None:
     if given not in known:
         error = f"{option} {given!r}: known are {', '.join(known)}"
         raise UserError(error)
