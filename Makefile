@@ -11,8 +11,8 @@ T ?= 60
 SOURCES := $(wildcard tokcache/*.pyx tokcache/*.pxd) setup.py
 CHECKED := tokcache tests benchmarks setup.py
 
-.PHONY: demo test test-all test-versions check format bench bench-hit-ratio bench-peers \
-  bench-instructions profile fuzz build clean
+.PHONY: demo test test-all test-versions check format bench bench-batch bench-hit-ratio \
+  bench-instructions bench-peers profile fuzz build clean
 
 demo: build
 	PYTHON=$(PY) sh examples/demo.sh
@@ -63,6 +63,13 @@ profile: build
 # Hits by memory budget on real traces, beside other ways to cache; takes minutes.
 bench-hit-ratio: build $(VENV)/.bench
 	$(PY) -m benchmarks.hit_ratio $(HIT_RATIO)
+
+# Batches against the batch calls of other libraries, then files: out/batch.json,
+# out/encode_files.json. OPTIONS="--rounds 5" and such go to the first,
+# FILES="--memory-bytes 1000000000" to the second.
+bench-batch: build $(VENV)/.bench
+	$(PY) -m benchmarks.batch --json out/batch.json $(OPTIONS)
+	$(PY) -m benchmarks.encode_files --json out/encode_files.json $(FILES)
 
 # T seconds of random tokenizers and texts: cached ids against the tokenizer's own.
 fuzz: build

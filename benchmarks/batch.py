@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import itertools
 import json
-import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 CHARACTERS = 4_000_000
 SYSTEM_TOKENS = 2000
 AGENT_MESSAGES = 40
-
-Ids = "list[int]"
+LONG = 400  # characters of a message that is taken for a document
+QUESTION = 120
+COPIES = 8
 
 
 @dataclass(frozen=True)
@@ -59,55 +60,79 @@ def redundancy(texts: Sequence[str]) -> float:
     left = 0
     before = ""
     for text in sorted(texts):
-        left += len(text) - len(os.path.commonprefix([before, text]))
+        left += len(text) - _shared(before, text)
         before = text
     return sum(map(len, texts)) / max(1, left)
 
 
-def works(family: str, characters: int) -> list[Work]:
-    """Make the four kinds of work."""
-    draw = random.Random(3)
-    talks = [
+def _shared(a: str, b: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _talks() -> list[list[data.Message]]:
+    """Return all real conversations, shuffled."""
+    found = [
         talk
         for file in data.conversation_files()
         for talk in data.conversations(file)
         if file != "own"
     ] or data.conversations("own")
-    draw.shuffle(talks)
+    random.Random(3).shuffle(found)
+    return found
+
+
+def _messages(talks: Sequence[list[data.Message]]) -> list[str]:
+    """Return long texts that share nothing: single messages, each once."""
+    contents = [message["content"] for talk in talks for message in talk]
+    long = [content for content in contents if len(content) > LONG]
+    return list(dict.fromkeys(long or contents))
+
+
+def conversations(family: str) -> list[str]:
+    """Return whole conversations as prompts."""
+    return [data.render(family, talk) for talk in _talks()]
+
+
+def documents(characters: int) -> list[str]:
+    """Return unrelated texts without markers, of so many characters in all."""
+    return _upto(_messages(_talks()), characters)
+
+
+def works(family: str, characters: int) -> list[Work]:
+    """Make the kinds of work."""
+    talks = _talks()
     agents = [talk for talk in talks if len(talk) >= AGENT_MESSAGES] or talks[-4:]
-    long = [
-        message["content"]
-        for talk in talks
-        for message in talk
-        if len(message["content"]) > 400
-    ] or [message["content"] for talk in talks for message in talk]
-    long = list(dict.fromkeys(long))
-    whole = [data.render(family, talk) for talk in talks]
+    long = _messages(talks)
+    whole = conversations(family)
     system = _tokens("\n\n".join(long[-200:]), family, SYSTEM_TOKENS)
+    questions = [
+        data.render(
+            family,
+            [
+                {"role": "system", "content": system},
+                {"role": "user", "content": text[:QUESTION]},
+            ],
+        )
+        for text in long[: characters // (len(system) + QUESTION)]
+    ]
+    copies = _upto(whole, characters // COPIES) * COPIES
+    random.Random(3).shuffle(copies)
+    half = characters // 2
     return [
         Work("growing conversations", _growing(family, talks, characters), _share),
         Work("growing, agents of 40 turns", _growing(family, agents, characters), _ten),
-        Work(
-            "one system prompt, short questions",
-            [
-                data.render(
-                    family,
-                    [
-                        {"role": "system", "content": system},
-                        {"role": "user", "content": text[:120]},
-                    ],
-                )
-                for text in long[: characters // (len(system) + 120)]
-            ],
-            lambda _: 5.0,
-        ),
-        Work("unrelated documents", _upto(long, characters // 2), lambda _: 0.95),
-        Work("unrelated conversations", _upto(whole, characters // 2), lambda _: 0.95),
-        Work(
-            "every text eight times",
-            draw.sample(some := _upto(whole, characters // 8) * 8, len(some)),
-            _share,
-        ),
+        Work("one system prompt, short questions", questions, lambda _: 5.0),
+        Work("unrelated documents", _upto(long, half), lambda _: 0.95),
+        Work("unrelated conversations", _upto(whole, half), lambda _: 0.95),
+        Work("every conversation eight times", copies, _share),
     ]
 
 
@@ -156,7 +181,7 @@ def libraries(family: str) -> list[Library]:
     cached = CachedTokenizer(raw, max_memory_bytes=2**28)
 
     def loop(text: str) -> list[int]:
-        return raw.encode(text).ids  # type: ignore[no-any-return]
+        return raw.encode(text).ids
 
     def flat_lists(answer: Any) -> list[list[int]]:
         ids, ends = answer[0].tolist(), list(answer[1])
@@ -190,11 +215,11 @@ def libraries(family: str) -> list[Library]:
             cached.clear_cache,
         ),
     ]
-    for make in (_fastokens, _gigatoken):
-        try:
+    for name, make in (("fastokens", _fastokens), ("gigatoken", _gigatoken)):
+        if importlib.util.find_spec(name) is None:
+            print(f"left out: {name} is not installed")
+        else:
             found += make(data.family_text(family))
-        except ImportError as error:
-            print(f"left out: {error}")
     return found
 
 
@@ -205,7 +230,7 @@ def _fastokens(content: str) -> list[Library]:
     )
 
     def loop(text: str) -> list[int]:
-        return plain.encode(text, True).ids  # type: ignore[no-any-return]
+        return plain.encode(text, add_special_tokens=True).ids  # type: ignore[no-any-return]
 
     def to_lists(answer: Any) -> list[list[int]]:
         return [list(encoding.ids) for encoding in answer]
@@ -213,13 +238,13 @@ def _fastokens(content: str) -> list[Library]:
     return [
         Library(
             "fastokens.encode_batch",
-            lambda texts: tokenizer.encode_batch(texts, True),
+            lambda texts: tokenizer.encode_batch(texts, add_special_tokens=True),
             loop,
             to_lists,
         ),
         Library(
             "fastokens, segment cache",
-            lambda texts: with_cache.encode_batch(texts, True),
+            lambda texts: with_cache.encode_batch(texts, add_special_tokens=True),
             loop,
             to_lists,
             lambda: with_cache.enable_segment_cache(2**30),
@@ -279,8 +304,9 @@ def measure(work: Work, contenders: Sequence[Library], rounds: int) -> dict[str,
 def show(found: dict[str, Any]) -> None:
     """Print a table of one kind of work."""
     print(
-        f"\n{found['work']}: {found['texts']:,} texts, {found['characters']:,} characters,"
-        f" redundancy {found['redundancy']:.1f}, goal {found['goal']:.2f} x"
+        f"\n{found['work']}: {found['texts']:,} texts, "
+        f"{found['characters']:,} characters, redundancy "
+        f"{found['redundancy']:.1f}, goal {found['goal']:.2f} x"
     )
     for name, each in found["libraries"].items():
         print(

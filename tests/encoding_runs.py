@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import subprocess
@@ -9,7 +10,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from tests.data import REPOSITORY
 from tests.toys import special, toy
@@ -117,14 +117,12 @@ def _read_npy(out: Path) -> list[list[int]]:
         ends = np.load(path.with_name(path.name.replace(".ids.", ".offsets.")))
         assert (ids.dtype, ends.dtype) == (np.dtype("u4"), np.dtype("i8"))
         assert (ends[0], ends[-1]) == (0, len(ids))
-        found += [ids[a:b].tolist() for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        found += [ids[a:b].tolist() for a, b in itertools.pairwise(ends)]
     return found
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a folder with a tokenizer and three hundred texts."""
-    folder = tmp_path_factory.mktemp("encode")
+def fill_folder(folder: Path) -> Path:
+    """Put a tokenizer and three hundred texts into a folder."""
     build().save(str(folder / "tokenizer.json"))
     (folder / "texts.jsonl").write_bytes(lines_of(make_texts(300)))
     return folder

@@ -1,4 +1,4 @@
-"""Check made-up batches on every tokenizer at hand: the loop's ids, counts and errors."""
+"""Check made-up batches on every tokenizer at hand: ids, counts, errors of the loop."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def parts(tokenizer: Tokenizer) -> list[str]:
     return [*found * 3, *draw.sample(turns, 12), "", " ", "\n", "a", found[0][:-1]]
 
 
-def outcome(call: Callable[[], Any]) -> tuple[Any, ...]:
+def outcome(call: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
     """Return what a call gives or how it fails."""
     try:
-        return (call(),)
+        return (call(*args),)
     except Exception as error:  # noqa: BLE001 - the tokenizer's own, whatever it is
         return type(error), str(error)
 
@@ -79,12 +79,12 @@ def check_batch(
     one.with_token_observer(told[0].append)
     many.with_token_observer(told[1].append)
 
-    def encode(text: str) -> list[int]:
-        return one.encode(text, add_special_tokens=flag).ids
+    def encode(text: str, cached: CachedTokenizer = one) -> list[int]:
+        return cached.encode(text, add_special_tokens=flag).ids
 
-    loop = [outcome(lambda text=text: encode(text)) for text in texts]
+    loop = [outcome(encode, text) for text in texts]
     failed = [each for each in loop if len(each) > 1]
-    got = outcome(lambda: many.encode_batch(texts, add_special_tokens=flag))
+    got = outcome(many.encode_batch, texts, False, flag)
     if failed:
         assert got == failed[0]
     elif tokenizer.padding is None:
@@ -99,7 +99,4 @@ def check_batch(
     many._trie.check()
     # Nothing that failed keeps the rest from being served.
     for text, want in zip(texts, loop, strict=True):
-        assert (
-            outcome(lambda text=text: many.encode(text, add_special_tokens=flag).ids)
-            == want
-        )
+        assert outcome(encode, text, many) == want

@@ -58,7 +58,7 @@ def test_dataset_map(tmp_path: Path, num_proc: int | None) -> None:
     rows = datasets.Dataset.from_dict({"text": TEXTS})
     cached = CachedTokenizer(build())
     cached.encode(TEXTS[0])
-    options = {"batched": True, "batch_size": 16, "num_proc": num_proc}
+    options: dict[str, Any] = {"batched": True, "batch_size": 16, "num_proc": num_proc}
     options["cache_file_name"] = str(tmp_path / "map.arrow")
     found = rows.map(functools.partial(to_lists, cached), **options)
     assert found["ids"][:] == want()

@@ -17,7 +17,7 @@ from tests.encoding_runs import (
     build,
     command,
     content,
-    folder,  # noqa: F401 - a fixture
+    fill_folder,
     lines_of,
     make_texts,
     mistake_of,
@@ -39,6 +39,11 @@ if TYPE_CHECKING:
 
 KINDS = ["parquet", "arrow", "npy"]
 SMALL = ("--shard-size", "4KiB", "--chunk-size", "2KiB")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill_folder(tmp_path_factory.mktemp("encode"))
 
 
 def want(texts: list[str], *, special: bool = False) -> list[list[int]]:
@@ -353,6 +358,24 @@ def test_a_tokenizer_that_is_none_is_told_by_every_process(
         assert "not a tokenizer.json" in told
 
 
+def test_padding_of_the_file_is_off_and_truncation_is_not(
+    folder: Path, tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    tokenizer = build()
+    tokenizer.enable_truncation(6)
+    texts = make_texts(60)
+    expected = [tokenizer.encode(text).ids for text in texts]
+    tokenizer.enable_padding(pad_id=3)
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    for size in ("100", "1MiB"):
+        arguments = command(
+            tmp_path, tmp_path / size, "--chunk-size", size, files=[folder / "t.jsonl"]
+        )
+        (folder / "t.jsonl").write_bytes(lines_of([*texts, "\ud800"]))
+        report_of(capsys, [*arguments, "--skip-bad"])
+        assert read_ids(tmp_path / size, "parquet") == expected
+
+
 def test_a_missing_extra_is_told_in_one_line(
     folder: Path, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
@@ -415,7 +438,7 @@ def test_chunks_go_on_from_the_end_of_any(
 def test_memory_does_not_grow_with_the_input(
     folder: Path, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
-    peaks = []
+    peaks: list[int] = []
     for times in (1, 1, 8):
         path = tmp_path / f"{times}.jsonl"
         path.write_bytes((folder / "texts.jsonl").read_bytes() * times)

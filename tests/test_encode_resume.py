@@ -14,7 +14,7 @@ import pytest
 from tests.encoding_runs import (
     command,
     content,
-    folder,  # noqa: F401 - a fixture
+    fill_folder,
     lines_of,
     make_texts,
     start,
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 KINDS = ["parquet", "arrow", "npy"]
 KILLS = 10
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fill_folder(tmp_path_factory.mktemp("encode"))
 
 
 class Crash(BaseException):

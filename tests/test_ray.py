@@ -47,7 +47,8 @@ def local_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ray.shutdown()
 
 
-def test_one_cache_an_actor(local_ray: None) -> None:
+@pytest.mark.usefixtures("local_ray")
+def test_one_cache_an_actor() -> None:
     module = example()
     ray.cloudpickle.register_pickle_by_value(module)
     texts = make_texts(80) * 2

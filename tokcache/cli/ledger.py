@@ -1,4 +1,4 @@
-"""Keep what is needed to go on after a crash: settings, and the shards that are whole."""
+"""Keep what is needed to go on after a crash: settings, and the whole shards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from tokcache.cli.errors import UserError
 from tokcache.cli.inputs import unreadable
 from tokcache.cli.shards import TEMPORARY, replace_whole
-from tokcache.cli.stream import Place
+from tokcache.cli.stream import START, Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tokcache.cli.shards import Shard
 
-__all__ = ["BAD_LINES", "Ledger", "MANIFEST", "SHARDS", "Tally"]
+__all__ = ["BAD_LINES", "MANIFEST", "SHARDS", "Ledger", "Tally"]
 
 MANIFEST = "manifest.json"
 SHARDS = "shards.jsonl"
@@ -30,7 +30,7 @@ BAD_LINES = "bad_lines.jsonl"
 class Tally:
     """What is done: everything before ``end``, in whole shards."""
 
-    end: Place = Place()
+    end: Place = START
     n_shards: int = 0
     n_texts: int = 0
     n_ids: int = 0

@@ -69,11 +69,11 @@ def find_rendering(
     if chat is not None:
         return Rendering(chat, option, chat)
     if template is not None:
-        name, source = template, read_text(Path(template))
+        source: str | None = read_text(Path(template))
     else:
-        name, source = "its own chat template", file.chat_template()
+        source = file.chat_template()
     return Rendering(
-        name,
+        template or "its own chat template",
         option,
         template=source,
         file=template,

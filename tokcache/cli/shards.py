@@ -6,11 +6,11 @@ import array
 import itertools
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
 __all__ = ["FORMATS", "Shard", "replace_whole"]
 
@@ -35,9 +35,6 @@ def replace_whole(temporary: Path, path: Path) -> None:
 class _Writer(Protocol):
     """Take the ids of some texts after another, and write what is left at the end."""
 
-    suffixes: Sequence[str]
-
-    def __init__(self, paths: Sequence[Path]) -> None: ...
     def add(self, ids: bytes, lengths: array.array[int], first: int) -> None: ...
     def close(self) -> None: ...
 
@@ -49,17 +46,17 @@ class Shard:
     """
 
     def __init__(self, folder: Path, number: int, kind: str) -> None:
-        writer = FORMATS[kind]
-        self.name = f"shard-{number:05d}"
-        self.paths = [folder / f"{self.name}{suffix}" for suffix in writer.suffixes]
+        suffixes, open_writer = FORMATS[kind]
+        name = f"shard-{number:05d}"
+        self.paths = [folder / f"{name}{suffix}" for suffix in suffixes]
         self._temporary = [path.with_name(path.name + TEMPORARY) for path in self.paths]
-        self._writer = writer(self._temporary)
+        self._writer = open_writer(self._temporary)
         self._is_open = True
         self.n_ids = 0
         self.n_texts = 0
 
     def add(self, ids: bytes, lengths: array.array[int], first: int) -> None:
-        """Append texts by their ids and lengths; ``first`` ids came before all of them."""
+        """Append texts by their ids and lengths; ``first`` ids came before them."""
         self._writer.add(ids, lengths, first)
         self.n_ids += len(ids) // 4
         self.n_texts += len(lengths)
@@ -131,8 +128,6 @@ class _Table:
 class _Parquet(_Table):
     """Write Parquet, one row group a chunk."""
 
-    suffixes = (".parquet",)
-
     def __init__(self, paths: Sequence[Path]) -> None:
         def open_writer(_: Any, path: Path, schema: Any) -> Any:
             import pyarrow.parquet as pq  # noqa: PLC0415 - as pyarrow itself
@@ -156,8 +151,6 @@ class _Parquet(_Table):
 class _Arrow(_Table):
     """Write Arrow's file format, one record batch a chunk."""
 
-    suffixes = (".arrow",)
-
     def __init__(self, paths: Sequence[Path]) -> None:
         def open_writer(pa: Any, path: Path, schema: Any) -> Any:
             self._sink = pa.OSFile(str(path), "wb")
@@ -172,8 +165,6 @@ class _Arrow(_Table):
 
 class _Npy:
     """Write two arrays of numpy: the ids, and where each text's begin in them."""
-
-    suffixes = (".ids.npy", ".offsets.npy")
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._ids, self._offsets = (path.open("wb") for path in paths)
@@ -199,10 +190,11 @@ class _Npy:
             stream.close()
 
 
-FORMATS: Mapping[str, type[_Writer]] = {
-    "parquet": _Parquet,
-    "arrow": _Arrow,
-    "npy": _Npy,
+# What the files of a shard end with, and what writes them.
+FORMATS: Mapping[str, tuple[Sequence[str], Callable[[Sequence[Path]], _Writer]]] = {
+    "parquet": ((".parquet",), _Parquet),
+    "arrow": ((".arrow",), _Arrow),
+    "npy": ((".ids.npy", ".offsets.npy"), _Npy),
 }
 
 

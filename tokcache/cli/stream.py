@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import stat
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,9 @@ from tokcache.cli.inputs import open_input, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import TypeAlias
 
-    from typing_extensions import TypeAlias
-
-__all__ = ["Chunk", "Place", "Source", "Spans", "Stamp", "read_chunks"]
+__all__ = ["START", "Chunk", "Place", "Source", "Spans", "Stamp", "read_chunks"]
 
 # A path, and numbers and contents of lines in it.
 Spans: TypeAlias = "Sequence[tuple[str, Sequence[tuple[int, bytes]]]]"
@@ -33,6 +32,9 @@ class Place(NamedTuple):
     line: int = 0
 
 
+START = Place()
+
+
 class Stamp(NamedTuple):
     """Tell by size and time of change whether a file is still the same."""
 
@@ -46,7 +48,7 @@ class Stamp(NamedTuple):
             found = Path(path).stat()
         except OSError as problem:
             raise unreadable(path, problem) from problem
-        if not os.path.isfile(path):  # noqa: PTH113 - a pipe cannot be read again
+        if not stat.S_ISREG(found.st_mode):  # a pipe cannot be read again
             error = f"{path}: not a file"
             raise UserError(error)
         return cls(found.st_size, found.st_mtime_ns)
@@ -60,7 +62,7 @@ class Source:
     stamp: Stamp
 
     def check(self) -> None:
-        """Raise if it is not that file any more: then what was read is worth nothing."""
+        """Raise if it is not that file any more: what was read is worth nothing."""
         if Stamp.of(self.path) != self.stamp:
             error = f"{self.path}: it changed while it was read"
             raise UserError(error)
@@ -70,8 +72,8 @@ class Source:
 class Chunk:
     """Some lines that follow each other, and where the next one begins.
 
-    Blank lines are left out. ``n_read`` are the bytes of the files, packed or not, up to
-    the end.
+    Blank lines are left out. ``n_read`` are the bytes of the files, packed or not, up
+    to the end.
     """
 
     spans: Spans
@@ -82,7 +84,7 @@ class Chunk:
 def read_chunks(
     sources: Sequence[Source], start: Place, chunk_bytes: int
 ) -> Iterator[Chunk]:
-    """Cut all lines from ``start`` on into chunks of so many bytes, the last line whole.
+    """Cut all lines from ``start`` on into chunks of so many bytes, lines being whole.
 
     Where chunks end depends on nothing but the lines from ``start`` on.
     """
@@ -143,4 +145,5 @@ def _next_line(stream: BinaryIO, source: Source, at: Place) -> bytes:
     try:
         return stream.readline()
     except (EOFError, zlib.error, OSError) as problem:
-        raise unreadable(f"{source.path}:{at.line + 1}", problem) from problem
+        where = f"{source.path}:{at.line + 1}"
+        raise unreadable(where, problem) from problem

@@ -11,7 +11,7 @@ from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokcache.batch import flat_ids
 from tokcache.cached import CachedTokenizer
@@ -20,7 +20,7 @@ from tokcache.cli.errors import UserError
 from tokcache.cli.inputs import parse_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator, Sequence
     from concurrent.futures import Future
 
     from tokcache._ids import TokenIds
@@ -63,13 +63,14 @@ class Encoder:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._cached = CachedTokenizer(
-            job.file.load(), max_memory_bytes=job.max_memory_bytes
-        )
+        tokenizer = job.file.load()
+        # To the longest of a batch, which would be that of a chunk.
+        tokenizer.no_padding()
+        self._cached = CachedTokenizer(tokenizer, max_memory_bytes=job.max_memory_bytes)
         self._renderer: Renderer | None = None
 
     def encode(self, spans: Spans) -> Encoded:
-        """Return the ids of all texts, in order, but of those that cannot be encoded."""
+        """Return the ids of all texts that can be encoded, in order."""
         n_before = self._cached.cache_stats().cached_tokens
         places = [
             (f"{path}:{number}", line)
@@ -114,22 +115,26 @@ class Encoder:
         except ChatError as problem:
             return UserError(f"{where}: {problem}")
 
-    def _ids(self, texts: list[str]) -> Iterator[TokenIds | Exception]:
-        """Yield the ids of each text, or why it has none."""
+    def _ids(self, texts: list[str]) -> Sequence[TokenIds | Exception]:
+        """Return the ids of each text, or why it has none."""
         flag = self._job.add_special_tokens
         try:
-            yield from self._cached.encode_batch(texts, add_special_tokens=flag)
-        except Exception:  # noqa: BLE001 - whatever a tokenizer raises; told below
-            for text in texts:
-                try:
-                    yield self._cached.encode(text, add_special_tokens=flag)
-                except Exception as problem:  # noqa: BLE001 - the same
-                    yield problem
+            found: Any = self._cached.encode_batch(texts, add_special_tokens=flag)
+        except Exception:  # noqa: BLE001 - whatever a tokenizer raises; told for each
+            found = [self._ids_or_problem(text) for text in texts]
+        return found  # type: ignore[no-any-return]
+
+    def _ids_or_problem(self, text: str) -> Any:
+        flag = self._job.add_special_tokens
+        try:
+            return self._cached.encode(text, add_special_tokens=flag)
+        except Exception as problem:  # noqa: BLE001 - as above
+            return problem
 
 
 def encode_chunks(
     job: Job, chunks: Iterator[Chunk], n_processes: int, start_method: str
-) -> Iterator[tuple[Chunk, Encoded]]:
+) -> Generator[tuple[Chunk, Encoded], None, None]:
     """Yield each chunk with its ids, in order.
 
     One process lets the tokenizer use all cores. Several use one each, take chunks as
