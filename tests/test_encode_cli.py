@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -26,7 +27,7 @@ from tests.encoding_runs import (
     start,
 )
 from tokcache.chat import render
-from tokcache.cli import main
+from tokcache.cli import gauge, main
 from tokcache.cli.errors import UserError
 from tokcache.cli.ledger import Ledger
 from tokcache.cli.stream import Place, Source, Stamp, read_chunks
@@ -386,6 +387,42 @@ def test_a_missing_extra_is_told_in_one_line(
     told = mistake_of(capsys, arguments)
     assert told == "pyarrow is not installed: pip install 'tokcache[data]'"
     report_of(capsys, [*arguments[:-1], str(tmp_path / "p"), "--format", "npy"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_disk_that_is_full_is_told_in_one_line(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: MonkeyPatch,
+    capsys: CaptureFixture[str],
+    kind: str,
+) -> None:
+    monkeypatch.setattr(os, "fsync", full_disk)
+    arguments = command(
+        folder, tmp_path / "o", "--format", kind, files=[folder / "texts.jsonl"]
+    )
+    assert "No space left" in mistake_of(capsys, arguments)
+    monkeypatch.undo()
+    report_of(capsys, [*arguments, "--resume"])
+    assert read_ids(tmp_path / "o", kind) == want(make_texts(300))
+
+
+def full_disk(_: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_terminal_is_shown_how_far_it_is(
+    folder: Path, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(gauge, "_SECONDS_BETWEEN_REFRESHES", 0)
+    arguments = command(folder, tmp_path / "o", *SMALL, files=[folder / "texts.jsonl"])
+    assert main(arguments) == 0
+    told = capsys.readouterr()
+    assert " tokens/s" in told.err
+    assert "% cached" in told.err
+    assert "300 texts" in told.out
 
 
 @given(

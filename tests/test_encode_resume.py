@@ -192,6 +192,33 @@ def test_no_process_outlives_a_killed_run(
         time.sleep(0.02)
 
 
+def test_a_process_that_dies_ends_the_run_and_not_its_work(
+    folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(lines_of(make_texts(4000, longest=400)))
+    out = tmp_path / "o"
+    more = ("--processes", 2, "--shard-size", "64KiB", "--chunk-size", "32KiB")
+    arguments = command(folder, out, *more, files=[path])
+    run = start(arguments)
+    deadline = time.monotonic() + 60
+    while not list(out.glob("shard-*.parquet")):
+        assert run.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    for child in _children(run.pid):
+        command_line = Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"spawn_main" in command_line:
+            os.kill(child, signal.SIGKILL)
+    told = run.communicate()[1]
+    assert run.returncode == 2
+    assert told.startswith("tokcache: a process died")
+    assert not list(out.glob("*.tmp"))
+    assert main([*arguments, "--resume", "--processes", "1"]) == 0
+    assert main(command(folder, tmp_path / "whole", *more[2:], files=[path])) == 0
+    assert content(out) == content(tmp_path / "whole")
+
+
 def _children(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children")
     if not found.exists():

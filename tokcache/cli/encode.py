@@ -15,7 +15,7 @@ import typer
 
 from tokcache.cli.errors import UserError
 from tokcache.cli.gauge import Gauge
-from tokcache.cli.inputs import parse_size
+from tokcache.cli.inputs import parse_size, unreadable
 from tokcache.cli.ledger import BAD_LINES, Ledger
 from tokcache.cli.load import find_tokenizer
 from tokcache.cli.rendering import find_rendering
@@ -203,9 +203,13 @@ class _Run:
         """Encode what is left, and write it down."""
         start = self._ledger.tally.end
         chunks = read_chunks(self._sources, start, self._settings.chunk_bytes)
-        with closing(encode_chunks(job, chunks, n_processes, start_method)) as found:
-            self._fill(found, gauge)
-        self._ledger.note_complete()
+        encoded = encode_chunks(job, chunks, n_processes, start_method)
+        try:
+            with closing(encoded):
+                self._fill(encoded, gauge)
+            self._ledger.note_complete()
+        except OSError as problem:  # a full disk
+            raise unreadable(self._ledger.folder, problem) from problem
 
     def _fill(self, found: Iterator[tuple[Chunk, Encoded]], gauge: Gauge) -> None:
         ledger, settings = self._ledger, self._settings

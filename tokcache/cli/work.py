@@ -6,11 +6,8 @@ import array
 import multiprocessing
 import os
 import signal
-import threading
-from collections import deque
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokcache.batch import flat_ids
@@ -21,7 +18,6 @@ from tokcache.cli.inputs import parse_line
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
-    from concurrent.futures import Future
 
     from tokcache._ids import TokenIds
     from tokcache.chat import Renderer
@@ -33,8 +29,10 @@ __all__ = ["START_METHODS", "Encoded", "Job", "encode_chunks"]
 
 START_METHODS = ("spawn", "fork")
 
-# Chunks that wait for each process: one at work, one to go on with.
-_CHUNKS_A_PROCESS = 2
+# Chunks under way for each process: one at work, and what waits for one before it.
+_CHUNKS_A_PROCESS = 3
+
+_DIED = "a process died (was it killed, or out of memory?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,53 +144,104 @@ def encode_chunks(
         for chunk in chunks:
             yield chunk, encoder.encode(chunk.spans)
         return
-    pool = ProcessPoolExecutor(
-        n_processes, multiprocessing.get_context(start_method), _begin, (job,)
-    )
-    waiting: deque[tuple[Chunk, Future[Encoded]]] = deque()
+    context = multiprocessing.get_context(start_method)
+    crew: list[_Worker] = []
     try:
-        for chunk in chunks:
-            waiting.append((chunk, pool.submit(_encode, chunk.spans)))
-            if len(waiting) > _CHUNKS_A_PROCESS * n_processes:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        while waiting:
-            first, future = waiting.popleft()
-            yield first, future.result()
-    except BrokenProcessPool as problem:
-        error = "a process died (was it killed, or out of memory?)"
-        raise UserError(error) from problem
+        for _ in range(n_processes):
+            crew.append(_Worker(context, job))  # noqa: PERF401 - to be stopped if one fails
+        yield from _in_order(crew, chunks)
     finally:
-        pool.shutdown(cancel_futures=True)
+        for worker in crew:
+            worker.stop()
 
 
-# ------------------------------------------------------------- what each process runs
+def _in_order(
+    crew: Sequence[_Worker], chunks: Iterator[Chunk]
+) -> Iterator[tuple[Chunk, Encoded]]:
+    """Give chunks to whoever is idle, and yield the answers as the chunks came."""
+    idle = list(crew)
+    busy: dict[Any, tuple[_Worker, int, Chunk]] = {}
+    done: dict[int, tuple[Chunk, Encoded]] = {}
+    n_given = n_yielded = 0
+    while True:
+        # One slow chunk must not let the others pile up behind it.
+        while idle and n_given - n_yielded < _CHUNKS_A_PROCESS * len(crew):
+            chunk = next(chunks, None)
+            if chunk is None:
+                break
+            worker = idle.pop()
+            worker.send(chunk)
+            busy[worker.pipe] = worker, n_given, chunk
+            n_given += 1
+        if n_yielded in done:
+            yield done.pop(n_yielded)
+            n_yielded += 1
+            continue
+        if not busy:
+            return
+        for pipe in wait(list(busy)):
+            worker, number, chunk = busy.pop(pipe)
+            done[number] = chunk, worker.receive()
+            idle.append(worker)
 
-_encoder: Encoder | UserError | None = None
+
+class _Worker:
+    """One process at the other end of a pipe of its own.
+
+    Nothing is shared but that pipe, so that a process that dies, at whatever moment,
+    leaves no lock held and no queue full: its end of the pipe closes, and that is seen.
+    """
+
+    def __init__(self, context: Any, job: Job) -> None:
+        self.pipe, theirs = context.Pipe()
+        # A fork has both ends, and would never see that ours is closed.
+        inherited = self.pipe if context.get_start_method() == "fork" else None
+        self._process = context.Process(
+            target=_work, args=(theirs, inherited, job), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    def send(self, chunk: Chunk) -> None:
+        """Give it a chunk; it must be idle."""
+        try:
+            self.pipe.send(chunk.spans)
+        except OSError as problem:
+            raise UserError(_DIED) from problem
+
+    def receive(self) -> Encoded:
+        """Return its answer."""
+        try:
+            found = self.pipe.recv()
+        except (EOFError, OSError) as problem:
+            raise UserError(_DIED) from problem
+        if isinstance(found, UserError):
+            raise found
+        return found  # type: ignore[no-any-return]
+
+    def stop(self) -> None:
+        """End it, whatever it does."""
+        self._process.terminate()
+        self._process.join()
+        self.pipe.close()
 
 
-def _begin(job: Job) -> None:
-    """Make a process's encoder; why it cannot be made is told by its first chunk."""
-    global _encoder  # noqa: PLW0603 - a process has one
+def _work(pipe: Any, inherited: Any, job: Job) -> None:
+    """Encode what comes, until the other end is closed or its process gone."""
+    if inherited is not None:
+        inherited.close()
     # Before the tokenizer is used: it looks once.
     os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
-    threading.Thread(target=_die_with_parent, daemon=True).start()
     try:
-        _encoder = Encoder(job)
+        encoder: Encoder | UserError = Encoder(job)
     except UserError as problem:
-        _encoder = problem
-
-
-def _die_with_parent() -> None:
-    """Leave when the parent is gone: a pool's process would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _encode(spans: Spans) -> Encoded:
-    if not isinstance(_encoder, Encoder):
-        raise _encoder or RuntimeError("the process was not begun")
-    return _encoder.encode(spans)
+        encoder = problem
+    try:
+        while True:
+            spans = pipe.recv()
+            pipe.send(
+                encoder.encode(spans) if isinstance(encoder, Encoder) else encoder
+            )
+    except (EOFError, OSError):
+        return
