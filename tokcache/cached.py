@@ -381,14 +381,13 @@ class CachedTokenizer(Flow):
             return value
 
         def change(*args: Any, **options: Any) -> Any:
-            try:
-                return value(*args, **options)
-            finally:
-                if name in _MUTATORS:
-                    self.invalidate()
-                else:
-                    # An encode that is under way notices, even if it is switched back.
-                    self._change = object()
+            # An encode that is under way notices, even if it is switched back.
+            with self._changing():
+                try:
+                    return value(*args, **options)
+                finally:
+                    if name in _MUTATORS:
+                        self.invalidate()
 
         return change
 
@@ -400,11 +399,10 @@ class CachedTokenizer(Flow):
             # A subclass may keep fields of its own.
             object.__setattr__(self, name, value)
             return
-        setattr(self._inner, name, value)
-        if name in _LIVE_STATE:
-            self._change = object()
-        else:
-            self.invalidate()
+        with self._changing():
+            setattr(self._inner, name, value)
+            if name not in _LIVE_STATE:
+                self.invalidate()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle the tokenizer and the settings; what is cached stays here.
