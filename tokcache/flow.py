@@ -381,8 +381,9 @@ class Flow:
                     failed.index = i  # type: ignore[attr-defined]
         if failed is not None:
             raise failed
-        shape = call.shape(special) if call.bypass_reason() is not None else None
-        if shape is not None and shape.pads and shape.pad_length is None:
+        shape = call.padding()
+        if shape.pads and shape.pad_length is None:
+            # Also what passed through: it was padded to the longest of its part.
             longest = max(map(len, found), default=0)
             return [TokenIds(shape.padded(ids.tolist(), longest)) for ids in found]
         return found
