@@ -387,7 +387,7 @@ class CachedTokenizer(Flow):
                     return value(*args, **options)
                 finally:
                     if name in _MUTATORS:
-                        self.invalidate()
+                        self._read_anew()
 
         return change
 
@@ -402,7 +402,7 @@ class CachedTokenizer(Flow):
         with self._changing():
             setattr(self._inner, name, value)
             if name not in _LIVE_STATE:
-                self.invalidate()
+                self._read_anew()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle the tokenizer and the settings; what is cached stays here.

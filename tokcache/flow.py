@@ -63,12 +63,14 @@ class Flow:
         self._n_changing = 0
         self._install = threading.Lock()
         self._notice_watchers()
-        self.invalidate()
+        self._read_anew()
 
     # -- states -----------------------------------------------------------------------
 
     def invalidate(self) -> None:
         """Read the inner tokenizer again and drop all that is cached.
+
+        In a shared cache that is what its namespace has, for all its wrappers.
 
         Needed after the inner tokenizer was changed behind the wrapper's back in a way
         that a fully cached prompt cannot show: added tokens, another normalizer, model
@@ -77,6 +79,14 @@ class Flow:
         the wrapper do this by themselves, and an encode that has something to store
         notices changed added tokens.
         """
+        with self._changing():
+            if self._membership is not None:
+                # What was stored since the change is under the name of before.
+                self._membership.drop()
+            self._read_anew()
+
+    def _read_anew(self) -> None:
+        """Read the tokenizer again after a change that nothing was stored since."""
         with self._changing():
             while True:
                 change = self._change
