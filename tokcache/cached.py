@@ -9,7 +9,12 @@ from tokcache._ids import TokenIds
 from tokcache._trie import Trie
 from tokcache.backends import backend_for
 from tokcache.batch import FlatIds, flat_ids
-from tokcache.budgets import DEFAULT_MEMORY_BYTES, check_budgets, check_share
+from tokcache.budgets import (
+    DEFAULT_MEMORY_BYTES,
+    check_budgets,
+    check_max_chars,
+    check_share,
+)
 from tokcache.flow import Flow
 from tokcache.observers import Observers
 from tokcache.segments import EncodeSegment, as_segments
@@ -67,7 +72,8 @@ class CachedTokenizer(Flow):
     A copy or a pickle has the same tokenizer and settings, and an empty cache.
 
     Raises ``TypeError`` for a tokenizer of a library that is not known, ``ValueError``
-    for a negative budget or a special token that the tokenizer does not have.
+    for a negative budget or bound, a namespace without a cache, or a special token
+    that the tokenizer does not have.
 
     Thread safety: any number of threads may share one object. Lookups hold a lock only
     while they run in compiled code; the inner tokenizer and the observers run outside
@@ -93,7 +99,10 @@ class CachedTokenizer(Flow):
         on_tokens: CacheTokenUsageFn | None = None,
     ) -> None:
         membership = None
+        max_chars = check_max_chars(max_chars)
         if cache is None:
+            if namespace is not None:
+                raise ValueError("a namespace is one of a shared cache: give cache too")
             memory = (
                 DEFAULT_MEMORY_BYTES if max_memory_bytes is None else max_memory_bytes
             )
