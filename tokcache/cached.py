@@ -404,7 +404,11 @@ class CachedTokenizer(Flow):
         if name.startswith("_"):
             object.__setattr__(self, name, value)
             return
-        if not hasattr(type(self._inner), name):
+        # Not yet there when a subclass sets a field before it calls the constructor.
+        inner = self.__dict__.get("_inner")
+        if not hasattr(type(inner), name) and name not in getattr(
+            inner, "__dict__", ()
+        ):
             # A subclass may keep fields of its own.
             object.__setattr__(self, name, value)
             return
