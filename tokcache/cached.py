@@ -228,12 +228,13 @@ class CachedTokenizer(Flow):
         ``int64``, one more than texts; text ``i`` has ``ids[offsets[i]:offsets[i+1]]``.
         Raises as `encode_batch`, and ``TypeError`` for what is no text.
         """
-        found = self.encode_batch(
+        found: list[Any] = self.encode_batch(
             [_exact_str(text, f"input[{i}]") for i, text in enumerate(_texts(input))],
             add_special_tokens=add_special_tokens,
             **options,
         )
-        return flat_ids(found)
+        # With some options the answer is the inner tokenizer's, in a type of its own.
+        return flat_ids([TokenIds(getattr(ids, "ids", ids)) for ids in found])
 
     def encode_segments(
         self, segments: Iterable[EncodeSegment | tuple[str, bool]]
