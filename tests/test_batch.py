@@ -273,3 +273,21 @@ def test_a_flat_batch_has_ids_only() -> None:
     for bad in ([("a", "b")], "text", 7, [1]):
         with pytest.raises(TypeError):
             cached.encode_batch_flat(bad)
+
+
+@pytest.mark.parametrize("off", ["plain", "list", "affixes"])
+@pytest.mark.parametrize("direction", ["left", "right"])
+def test_a_batch_of_several_parts_is_padded_to_its_longest_text(
+    off: str, direction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_module, "CHUNK_CHARS", 8)
+    template = "<a> $A $A" if off == "affixes" else "<a> $A"
+    tokenizer = toy(special("<a>"), template=template)
+    tokenizer.enable_padding(pad_id=7, pad_to_multiple_of=4, direction=direction)
+    tokenizer.encode_special_tokens = off == "plain"
+    cached = CachedTokenizer(tokenizer, [] if off == "list" else None)
+    texts = ["hello<a>foo" * 3, "a", "b<a>", "", "foo<a>" * 2, "a"]
+    for add in (True, False):
+        wanted = tokenizer.encode_batch(texts, add_special_tokens=add)
+        found: Any = cached.encode_batch(texts, add_special_tokens=add)
+        assert [ids.ids for ids in found] == [ids.ids for ids in wanted]

@@ -138,3 +138,23 @@ def test_what_goes_wrong_later_is_noticed_and_turns_the_cache_off() -> None:
     assert cached.cache_stats().self_check_failures >= 8
     assert "8 prompts failed the self-check" in str(cached.explain().reason)
     assert cached.encode("<a>hello<b>") == Words().encode("<a>hello<b>")
+
+
+def test_an_attribute_that_an_instance_alone_has_is_the_inner_ones() -> None:
+    class Folding:
+        def __init__(self) -> None:
+            self.lowers = False
+
+        def encode(self, text: str) -> list[int]:
+            shown = text.lower() if self.lowers else text
+            return [1 if c == "|" else 2 + ord(c) for c in shown]
+
+        def decode(self, ids: list[int]) -> str:
+            return "".join("|" if i == 1 else chr(i - 2) for i in ids)
+
+    inner = Folding()
+    cached = CachedTokenizer(inner, ["|"])
+    cached.encode("A|B|")
+    cached.lowers = True
+    assert inner.lowers
+    assert cached.encode("A|B|").ids == inner.encode("A|B|")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -233,3 +234,22 @@ def test_a_batch_has_the_ids_of_its_texts() -> None:
         batch = cached.encode_batch(texts, **options)
         assert [list(ids) for ids in batch] == one
     assert cached.cache_stats().hits
+
+
+def test_a_flat_batch_takes_the_options_of_a_batch() -> None:
+    inner = small_encoding("<a>")
+    texts = ["a<a>", "", "b"]
+    cached = CachedTokenizer(inner)
+    ids, offsets = cached.encode_batch_flat(texts, allowed_special="all", num_threads=2)
+    wanted = inner.encode_batch(texts, allowed_special="all")
+    assert [ids[start:end].ids for start, end in pairwise(offsets)] == wanted
+
+
+def test_what_is_no_set_for_tiktoken_is_none_here() -> None:
+    inner = small_encoding("<a>")
+    others: list[Any] = [{"<a>": 0}.keys(), ["<a>"], ("<a>",), {}, None]
+    for allowed in others:
+        with pytest.raises(TypeError):
+            inner.encode("a", allowed_special=allowed)
+        with pytest.raises(TypeError):
+            CachedTokenizer(inner).encode("a", allowed_special=allowed)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers
 
-from tokcache import CachedTokenizer
+from tokcache import CachedTokenizer, SharedTokenizerCache
+from tokcache.state import MAX_SELF_CHECK_FAILURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,3 +142,118 @@ def test_a_text_with_two_faults_raises_as_the_tokenizer_does() -> None:
     with pytest.raises(type(raw.value)) as ours:
         cached.encode(text)
     assert type(ours.value) is type(raw.value)
+
+
+def upper_or_lower(text: str) -> tuple[list[int], list[int]]:
+    tokenizer = mixed_case()
+    upper = tokenizer.encode(text).ids
+    tokenizer.normalizer = normalizers.Lowercase()
+    return upper, tokenizer.encode(text).ids
+
+
+def mixed_case() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate("abABCc<>")}, []))
+    tokenizer.add_tokens([AddedToken("<>", normalized=False)])
+    return tokenizer
+
+
+def test_ids_of_before_a_change_and_of_after_it_are_not_joined() -> None:
+    cached = CachedTokenizer(mixed_case())
+    cached.encode("AB<>")
+    text = "AB<>BA<>"
+    state = cached._state
+    cached.normalizer = normalizers.Lowercase()
+    plan: Any = state.walker.lookup(text, True)
+    assert plan.hit
+    ids = cached._complete(state, plan, text, True)
+    assert ids.ids == upper_or_lower(text)[1]
+
+
+@pytest.mark.usefixtures("eager_threads")
+def test_parts_set_all_the_time_never_mix() -> None:
+    cached = CachedTokenizer(mixed_case())
+    texts = ["AB<>" + "ABC"[i % 3] * (i % 50) + "<>" for i in range(600)]
+    found: list[list[int]] = []
+
+    def change() -> None:
+        for _ in range(600):
+            cached.normalizer = normalizers.Lowercase()
+            cached.normalizer = None
+
+    in_threads(change, lambda: found.extend(cached.encode(text).ids for text in texts))
+    for text, ids in zip(texts, found, strict=True):
+        assert ids in upper_or_lower(text)
+
+
+def test_a_part_set_while_another_wrapper_shares_the_cache() -> None:
+    cache = SharedTokenizerCache()
+    changing, other = (
+        CachedTokenizer.with_cache(mixed_case(), None, cache) for _ in range(2)
+    )
+    text = "AB<>BA<>"
+    backend: Any = changing._backend
+    run = backend.encode_run
+
+    def encode_run(text: str) -> object:
+        # The moment between the change and what the wrapper does about it.
+        backend.encode_run = run
+        with changing._changing():
+            changing.inner.normalizer = normalizers.Lowercase()
+            return run(text)
+
+    backend.encode_run = encode_run
+    changing.encode(text)
+    assert other.encode(text).ids == other.inner.encode(text).ids
+
+
+@pytest.mark.parametrize("text", ["a<>b", "a<>b" * 50])
+def test_a_switch_in_the_middle_of_an_encode_is_no_failure(text: str) -> None:
+    cached = CachedTokenizer(mixed_case())
+    backend: Any = cached._backend
+    run = backend.encode_run
+
+    def encode_run(part: str) -> object:
+        cached.enable_truncation(1)
+        ids = run(part)
+        cached.no_truncation()
+        return ids
+
+    backend.encode_run = encode_run
+    for i in range(2 * MAX_SELF_CHECK_FAILURES):
+        assert cached.encode(f"{i * 'c'}{text}").ids
+    backend.encode_run = run
+    assert cached.explain().enabled
+    assert not cached.explain().notes
+    assert cached.cache_stats().self_check_failures == 0
+    assert cached.encode(text).ids == mixed_case().encode(text).ids
+
+
+def test_a_switch_in_the_middle_of_a_first_trial_refuses_no_token() -> None:
+    cached = CachedTokenizer(mixed_case())
+    backend: Any = cached._backend
+    bare = backend.encode_bare
+
+    def encode_bare(part: str) -> object:
+        cached.enable_truncation(1)
+        ids = backend.encode_run(part)
+        cached.no_truncation()
+        return ids
+
+    backend.encode_bare = encode_bare
+    assert cached.encode("a<>b").ids == mixed_case().encode("a<>b").ids
+    backend.encode_bare = bare
+    assert cached.explain().boundary_tokens == ("<>",)
+    assert cached.cache_stats().self_check_failures == 0
+
+
+def test_a_longer_token_added_behind_the_wrapper_is_no_failure() -> None:
+    tokenizer = small("<a>", *(f"[{'a' * n}]" for n in range(1, 300)), normalized=False)
+    cached = CachedTokenizer(tokenizer)
+    cached.encode("a<a>b<a>")
+    tokenizer.add_tokens([AddedToken("<a>b", normalized=False)])
+    for i in range(2 * MAX_SELF_CHECK_FAILURES):
+        text = f"{i * 'a'}<a>b|<a>"
+        assert cached.encode(text).ids == tokenizer.encode(text).ids
+    assert cached.explain().enabled
+    assert "<a>" in cached.explain().refused_tokens
+    assert cached.cache_stats().self_check_failures == 0

@@ -93,3 +93,23 @@ def test_a_pickle_works_in_another_process(method: str) -> None:
     want = [build().encode(text).ids for text in TEXTS]
     with multiprocessing.get_context(method).Pool(1) as pool:
         assert pool.apply(_encode_all, (cached, TEXTS)) == want
+
+
+class Tagged(CachedTokenizer):
+    """Keep a field of its own, set before there is a tokenizer."""
+
+    tag: str
+
+    def __init__(self, inner: Tokenizer, tag: str) -> None:
+        self.tag = tag
+        super().__init__(inner)
+
+
+@pytest.mark.parametrize("make", COPIES, ids=["copy", "deepcopy", "pickle"])
+def test_a_field_set_before_the_constructor_is_kept(
+    make: Callable[[Any], Any],
+) -> None:
+    copied = make(Tagged(build(), "tenant"))
+    assert type(copied) is Tagged
+    assert copied.tag == "tenant"
+    assert_same(copied, build(), TEXTS[0])

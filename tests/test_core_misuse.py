@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.toys import special, toy
+from tokcache import CachedTokenizer
 from tokcache._ids import TokenIds
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
@@ -142,3 +144,14 @@ def test_token_ids_that_cannot_be_made_hold_nothing() -> None:
     with pytest.raises(ValueError, match="2\\*\\*32"):
         ids.__init__([7] * 50 + [-1])
     assert len(ids) == 0
+
+
+@pytest.mark.parametrize("value", [-1, "8", 1.5, True])
+def test_a_bound_for_texts_that_is_none_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="max_chars must be an integer >= 0"):
+        CachedTokenizer(toy(special("<a>")), max_chars=value)
+
+
+def test_a_namespace_without_a_cache_is_refused() -> None:
+    with pytest.raises(ValueError, match="namespace"):
+        CachedTokenizer(toy(special("<a>")), namespace=b"tenant")

@@ -140,3 +140,16 @@ def test_an_empty_list_leaves_it_inert() -> None:
     assert cache.populate_and_encode("<s>hello", tokenizer) == raw("<s>hello")
     assert cache.longest_prefix_match("<s>hello") is None
     assert len(cache) == 0
+
+
+def test_a_text_of_a_subclass_is_a_text() -> None:
+    class Prompt(str):
+        __slots__ = ()
+
+    inner = toy(special("<s>"))
+    cache = L1Cache(1000)
+    cache.populate_and_encode(Prompt("hello<s>"), inner)
+    match = cache.longest_prefix_match(Prompt("hello<s>foo"))
+    assert match is not None
+    text = Prompt("hello<s>foo")
+    assert cache.extend_after_match(text, *match, inner) == inner.encode(text).ids

@@ -276,3 +276,44 @@ def test_the_fingerprint_is_a_namespace() -> None:
     name = fingerprint(build())
     assert_same(joined(cache, name), build(), TEXTS[0])
     assert cache.namespaces == (name,)
+
+
+class Letters:
+    """Give each letter an id, in lower case if ``lowers``; nothing shows it."""
+
+    lowers = False
+
+    def encode(self, text: str) -> list[int]:
+        shown = text.lower() if self.lowers else text
+        return [1 if c == "|" else 2 + ord(c) for c in shown]
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join("|" if i == 1 else chr(i - 2) for i in ids)
+
+
+@pytest.mark.parametrize("through_wrapper", [True, False])
+def test_a_tokenizer_without_a_fingerprint_is_read_again(through_wrapper: bool) -> None:
+    inner = Letters()
+    cached = CachedTokenizer.with_cache(inner, ["|"], SharedTokenizerCache(), b"name")
+    cached.encode("A|B|")
+    if through_wrapper:
+        cached.lowers = True
+    else:
+        inner.lowers = True
+        cached.invalidate()
+    assert cached.encode("A|B|").ids == inner.encode("A|B|")
+
+
+def test_what_was_stored_before_a_change_was_told_is_dropped_for_all() -> None:
+    cache = SharedTokenizerCache()
+    changed, other = (
+        CachedTokenizer.with_cache(toy(special("<a>")), None, cache) for _ in range(2)
+    )
+    changed.inner.normalizer = normalizers.Lowercase()
+    changed.encode("HELLO<a>")
+    changed.invalidate()
+    for cached in (changed, other):
+        assert cached.encode("HELLO<a>").ids == cached.inner.encode("HELLO<a>").ids
+    changed.inner.normalizer = None
+    changed.invalidate()
+    assert changed.encode("HELLO<a>").ids == other.encode("HELLO<a>").ids

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, normalizers
 
 from tests.checks import assert_same
 from tests.toys import special, toy
-from tokcache import CachedTokenizer, CacheTokenUsage
+from tokcache import CachedTokenizer, CacheTokenUsage, TokenIds
 
 TEXT = "<s>hello</s>Hello"
 
@@ -126,6 +126,49 @@ def test_a_setting_switched_by_the_verifying_call_is_no_difference() -> None:
     backend.encode_whole = whole
     inner.no_truncation()
     assert_same(cached, build(), TEXT)
+
+
+@pytest.mark.parametrize("moment", ["before", "within"])
+@pytest.mark.parametrize("through", ["wrapper", "inner"])
+def test_special_tokens_that_become_plain_text_are_no_difference(
+    moment: str, through: str
+) -> None:
+    inner = build()
+    cached = CachedTokenizer(inner, verify=1.0)
+    cached.encode(TEXT)
+    backend: Any = cached._backend
+    whole = backend.encode_whole
+
+    def encode_whole(text: str, special: bool) -> object:
+        (cached if through == "wrapper" else inner).encode_special_tokens = True
+        return whole(text, special)
+
+    if moment == "within":
+        backend.encode_whole = encode_whole
+        cached.encode(TEXT)
+    else:
+        # Another thread switches between the lookup and the comparison.
+        found = cached._state.walker.lookup(TEXT, True)
+        inner.encode_special_tokens = True
+        assert isinstance(found, TokenIds)
+        cached._watched(cached._state, TEXT, True, found)
+    assert cached.explain().enabled
+    assert cached.cache_stats().self_check_failures == 0
+
+
+def test_a_part_set_between_a_hit_and_its_comparison_is_no_difference(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cached = CachedTokenizer(build(), verify=1.0)
+    cached.encode(TEXT)
+    state = cached._state
+    found = state.walker.lookup(TEXT, True)
+    assert isinstance(found, TokenIds)
+    cached.normalizer = normalizers.Lowercase()
+    ids = cached._watched(state, TEXT, True, found)
+    assert ids.ids == cached.inner.encode(TEXT).ids
+    assert not caplog.records
+    assert cached.cache_stats().self_check_failures == 0
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, "0.5", True, float("nan"), None])

@@ -41,6 +41,11 @@ def _budget(name: str, value: int) -> int:
     return min(number, _LARGEST)
 
 
+def check_max_chars(value: int | None) -> int | None:
+    """Return a bound for texts; ``ValueError`` for one that is negative or none."""
+    return None if value is None else _budget("max_chars", value)
+
+
 def check_share(name: str, value: float) -> float:
     """Return a share from 0 to 1; ``ValueError`` for what is none."""
     if isinstance(value, bool) or not (

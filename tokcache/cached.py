@@ -9,7 +9,12 @@ from tokcache._ids import TokenIds
 from tokcache._trie import Trie
 from tokcache.backends import backend_for
 from tokcache.batch import FlatIds, flat_ids
-from tokcache.budgets import DEFAULT_MEMORY_BYTES, check_budgets, check_share
+from tokcache.budgets import (
+    DEFAULT_MEMORY_BYTES,
+    check_budgets,
+    check_max_chars,
+    check_share,
+)
 from tokcache.flow import Flow
 from tokcache.observers import Observers
 from tokcache.segments import EncodeSegment, as_segments
@@ -67,7 +72,8 @@ class CachedTokenizer(Flow):
     A copy or a pickle has the same tokenizer and settings, and an empty cache.
 
     Raises ``TypeError`` for a tokenizer of a library that is not known, ``ValueError``
-    for a negative budget or a special token that the tokenizer does not have.
+    for a negative budget or bound, a namespace without a cache, or a special token
+    that the tokenizer does not have.
 
     Thread safety: any number of threads may share one object. Lookups hold a lock only
     while they run in compiled code; the inner tokenizer and the observers run outside
@@ -93,7 +99,10 @@ class CachedTokenizer(Flow):
         on_tokens: CacheTokenUsageFn | None = None,
     ) -> None:
         membership = None
+        max_chars = check_max_chars(max_chars)
         if cache is None:
+            if namespace is not None:
+                raise ValueError("a namespace is one of a shared cache: give cache too")
             memory = (
                 DEFAULT_MEMORY_BYTES if max_memory_bytes is None else max_memory_bytes
             )
@@ -219,12 +228,13 @@ class CachedTokenizer(Flow):
         ``int64``, one more than texts; text ``i`` has ``ids[offsets[i]:offsets[i+1]]``.
         Raises as `encode_batch`, and ``TypeError`` for what is no text.
         """
-        found = self.encode_batch(
+        found: list[Any] = self.encode_batch(
             [_exact_str(text, f"input[{i}]") for i, text in enumerate(_texts(input))],
             add_special_tokens=add_special_tokens,
             **options,
         )
-        return flat_ids(found)
+        # With some options the answer is the inner tokenizer's, in a type of its own.
+        return flat_ids([TokenIds(getattr(ids, "ids", ids)) for ids in found])
 
     def encode_segments(
         self, segments: Iterable[EncodeSegment | tuple[str, bool]]
@@ -381,14 +391,13 @@ class CachedTokenizer(Flow):
             return value
 
         def change(*args: Any, **options: Any) -> Any:
-            try:
-                return value(*args, **options)
-            finally:
-                if name in _MUTATORS:
-                    self.invalidate()
-                else:
-                    # An encode that is under way notices, even if it is switched back.
-                    self._change = object()
+            # An encode that is under way notices, even if it is switched back.
+            with self._changing():
+                try:
+                    return value(*args, **options)
+                finally:
+                    if name in _MUTATORS:
+                        self._read_anew()
 
         return change
 
@@ -396,15 +405,18 @@ class CachedTokenizer(Flow):
         if name.startswith("_"):
             object.__setattr__(self, name, value)
             return
-        if not hasattr(type(self._inner), name):
+        # Not yet there when a subclass sets a field before it calls the constructor.
+        inner = self.__dict__.get("_inner")
+        if not hasattr(type(inner), name) and name not in getattr(
+            inner, "__dict__", ()
+        ):
             # A subclass may keep fields of its own.
             object.__setattr__(self, name, value)
             return
-        setattr(self._inner, name, value)
-        if name in _LIVE_STATE:
-            self._change = object()
-        else:
-            self.invalidate()
+        with self._changing():
+            setattr(self._inner, name, value)
+            if name not in _LIVE_STATE:
+                self._read_anew()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle the tokenizer and the settings; what is cached stays here.

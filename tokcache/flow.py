@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokcache._counters import Counters
 from tokcache._ids import TokenIds
@@ -14,7 +15,7 @@ from tokcache.batch import BatchIds
 from tokcache.state import Root, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from tokcache._trie import Trie
     from tokcache.backends.shape import Shape
@@ -59,14 +60,17 @@ class Flow:
         self._random = random.Random().random  # noqa: S311 - a sample, no secret
         self._counters = Counters()
         self._change = object()
+        self._n_changing = 0
         self._install = threading.Lock()
         self._notice_watchers()
-        self.invalidate()
+        self._read_anew()
 
     # -- states -----------------------------------------------------------------------
 
     def invalidate(self) -> None:
         """Read the inner tokenizer again and drop all that is cached.
+
+        In a shared cache that is what its namespace has, for all its wrappers.
 
         Needed after the inner tokenizer was changed behind the wrapper's back in a way
         that a fully cached prompt cannot show: added tokens, another normalizer, model
@@ -75,17 +79,53 @@ class Flow:
         the wrapper do this by themselves, and an encode that has something to store
         notices changed added tokens.
         """
-        self._change = object()
-        while True:
-            change = self._change
-            state = self._read(self._backend)
+        with self._changing():
+            if self._membership is not None:
+                # What was stored since the change is under the name of before.
+                self._membership.drop()
+            self._read_anew()
+
+    def _read_anew(self) -> None:
+        """Read the tokenizer again after a change that nothing was stored since."""
+        with self._changing():
+            while True:
+                change = self._change
+                state = self._read(self._backend)
+                with self._install:
+                    # What another thread changed while this one read is read again.
+                    if self._change is change:
+                        # An old state, and its root, go with the last encode of it.
+                        self._states: dict[Hashable, State] = {
+                            self._backend.mode: state
+                        }
+                        self._state = state
+                        return
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Do what changes the tokenizer, or what is known of it.
+
+        No mark that an encode takes before the end of it is that of a moment when
+        nothing changed.
+        """
+        with self._install:
+            self._n_changing += 1
+            self._change = object()
+        try:
+            yield
+        finally:
             with self._install:
-                # What another thread changed while this one read is read again.
-                if self._change is change:
-                    # An old state, and its root, go with the last encode that uses it.
-                    self._states: dict[Hashable, State] = {self._backend.mode: state}
-                    self._state = state
-                    return
+                self._change = object()
+                self._n_changing -= 1
+
+    def _is_current(self, state: State, change: object) -> bool:
+        """Tell whether a state is that of now, and nothing has changed since a mark."""
+        # In this order: a change ends with a new mark, and only then is not counted.
+        return (
+            not self._n_changing
+            and self._change is change
+            and self._states.get(state.backend.mode) is state
+        )
 
     def _read(self, backend: Backend) -> State:
         eligibility = backend.inspect(
@@ -208,7 +248,13 @@ class Flow:
         """Encode what a plan lacks, check it, and finish the plan."""
         backend = state.backend
         change = self._change if batch is None else batch.change
-        while plan.untried and not state.try_tokens(plan.untried):
+
+        def is_as_before() -> bool:
+            return backend.bypass_reason() is None and self._is_current(state, change)
+
+        while plan.untried and not state.try_tokens(plan.untried, is_as_before):
+            if not is_as_before():
+                return self._pass_through(state, text, special)
             # A token that fails its trial is no boundary: cut the text again.
             again = state.walker.lookup(text, special)
             if isinstance(again, TokenIds):
@@ -217,21 +263,23 @@ class Flow:
         if not plan.has_boundary:
             ids = plan.finish_whole(_whole_ids(backend, text, special, batch))
             return self._watched(state, text, special, ids, plan)
-        n_chars = self._feed(state, plan, text, special, backend.encode_run, batch)
-        if n_chars is None:
-            whole = backend.encode_whole(text, special)
-            state.note_failure(plan.boundary_tokens())
-            ids = plan.finish_whole(whole)
-            return self._watched(state, text, special, ids, plan)
-        if backend.bypass_reason() is not None or self._change is not change:
-            # Truncation, padding or another mode was switched on meanwhile, and may
-            # have been on for a part of the ids: they are not to be trusted.
+        fed = self._feed(state, plan, text, special, backend.encode_run, batch)
+        if not is_as_before():
+            # Truncation, padding or another mode was switched on meanwhile, or a part
+            # was set, and may have been for some of the ids only, or for the failure.
             return self._pass_through(state, text, special)
+        n_chars = len(text) if fed.n_chars is None else fed.n_chars
         if backend.is_stale(n_chars):
             state = self._read_again(state)
             if state.backend.is_stale(n_chars):
                 return self._pass_through(state, text, special)
             return self._encode(state, text, special)
+        state.count_failures(fed.n_failures)
+        if fed.n_chars is None:
+            whole = backend.encode_whole(text, special)
+            state.note_failure(plan.boundary_tokens())
+            ids = plan.finish_whole(whole)
+            return self._watched(state, text, special, ids, plan)
         return self._watched(state, text, special, plan.finish(), plan)
 
     def _shaped(
@@ -248,21 +296,28 @@ class Flow:
         """
         backend = state.backend
         change = self._change if batch is None else batch.change
+
+        def is_as_before() -> bool:
+            return shape == backend.shape(special) and self._is_current(state, change)
+
         found = state.walker.lookup(text, False)  # noqa: FBT003
         plan = found if isinstance(found, Plan) else None
         if plan is not None:
             if not plan.has_boundary or (
-                plan.untried and not state.try_tokens(plan.untried)
+                plan.untried and not state.try_tokens(plan.untried, is_as_before)
             ):
                 return None
-            n_chars = self._feed(state, plan, text, special, backend.encode_bare, batch)
-            if n_chars is None:
-                state.note_failure(plan.boundary_tokens())
+            fed = self._feed(state, plan, text, special, backend.encode_bare, batch)
+            if not is_as_before():
                 return None
-            if backend.is_stale(n_chars):
+            if backend.is_stale(len(text) if fed.n_chars is None else fed.n_chars):
                 self._read_again(state)
                 return None
-        if shape != backend.shape(special) or self._change is not change:
+            state.count_failures(fed.n_failures)
+            if fed.n_chars is None:
+                state.note_failure(plan.boundary_tokens())
+                return None
+        elif not is_as_before():
             return None
         bare = found.finish() if isinstance(found, Plan) else found
         kept = shape.kept(len(bare))
@@ -291,12 +346,11 @@ class Flow:
         special: bool,  # noqa: FBT001 - as in _encode
         encode: Callable[[str], Sequence[int]],
         batch: BatchIds | None = None,
-    ) -> int | None:
-        """Encode the runs of a plan; return how many characters that took.
+    ) -> _Fed:
+        """Encode the runs of a plan.
 
-        What a batch has served took none: it was looked at when it was made. None if
-        the ids fail both self-checks. What fails, fails as the whole text
-        does: a run can fail before another one, for which the whole text is refused.
+        What fails, fails as the whole text does: a run can fail before another one, for
+        which the whole text is refused.
         """
         try:
             return _feed_runs(plan, encode, batch)
@@ -337,8 +391,9 @@ class Flow:
                     failed.index = i  # type: ignore[attr-defined]
         if failed is not None:
             raise failed
-        shape = call.shape(special) if call.bypass_reason() is not None else None
-        if shape is not None and shape.pads and shape.pad_length is None:
+        shape = call.padding()
+        if shape.pads and shape.pad_length is None:
+            # Also what passed through: it was padded to the longest of its part.
             longest = max(map(len, found), default=0)
             return [TokenIds(shape.padded(ids.tolist(), longest)) for ids in found]
         return found
@@ -398,9 +453,11 @@ class Flow:
         whole = TokenIds(backend.encode_whole(text, special))
         if whole == ids:
             return ids
-        if self._change is change and shape == (
-            None if backend.bypass_reason() is None else backend.shape(special)
-        ):
+        if shape is None:
+            is_set_alike = backend.bypass_reason() is None
+        else:
+            is_set_alike = shape == backend.shape(special)
+        if is_set_alike and self._is_current(state, change):
             if backend.is_stale(len(text)):
                 self.invalidate()
                 return whole
@@ -426,10 +483,22 @@ def _whole_ids(
     return TokenIds(backend.encode_whole(text, special)) if found is None else found
 
 
+class _Fed(NamedTuple):
+    """Say what came of encoding the runs of a plan.
+
+    ``n_chars`` is how many characters were encoded, or None if the ids of a run fail
+    both self-checks. What a batch has served took none: it was looked at when it was
+    made. ``n_failures`` counts the runs that failed the first.
+    """
+
+    n_chars: int | None
+    n_failures: int
+
+
 def _feed_runs(
     plan: Plan, encode: Callable[[str], Any], batch: BatchIds | None = None
-) -> int | None:
-    n_chars = 0
+) -> _Fed:
+    n_chars = n_failures = 0
     for i in range(plan.n_runs):
         if batch is not None and batch.served(plan, i):
             continue
@@ -438,10 +507,10 @@ def _feed_runs(
         status = plan.feed(i, encode(run))
         if status == 0:
             continue
-        plan.walker.count_self_check_failure()
+        n_failures += 1
         if status == 1:
             each = [encode(text) for text in plan.segment_texts(i)]
             status = plan.feed_segments(i, each)
         if status != 0:
-            return None
-    return n_chars
+            return _Fed(None, n_failures)
+    return _Fed(n_chars, n_failures)

@@ -69,6 +69,7 @@ class L1Cache:
         cached = self._cached
         if cached is not None:
             state = cached._state  # noqa: SLF001 - one flow, two faces
+            text = str.__str__(text)
             if not cached._goes_aside(state, text, special=False):  # noqa: SLF001
                 found = state.walker.longest_prefix(text)
                 if found is not None:

@@ -110,14 +110,18 @@ class SharedTokenizerCache:
         """
         names = self.namespaces if namespace is None else [namespace]
         for name in names:
-            for number in self._numbers(name):
-                self._trie.clear(number)
+            self.drop(name)
             with self._lock:
                 found = self._namespaces.get(name)
                 if found is not None and not found.wrappers:
                     del self._namespaces[name]
                     for number in found.numbers():
                         self._trie.close_root(number)
+
+    def drop(self, namespace: bytes) -> None:
+        """Drop what is cached in one namespace, and keep the namespace."""
+        for number in self._numbers(namespace):
+            self._trie.clear(number)
 
     def open_root(
         self,
@@ -183,9 +187,14 @@ class Membership:
             raise TypeError(msg)
         self.cache = cache
         self.given = None if namespace is None else _checked(namespace)
-        self.name = self.given
+        self.name = self.given  # where the wrapper's ids are
         self._wrapper = weakref.ref(wrapper)
         self._is_first = True
+
+    def drop(self) -> None:
+        """Drop the ids of the wrapper's namespace: its tokenizer may be another now."""
+        if self.name is not None:
+            self.cache.drop(self.name)
 
     def root(self, backend: Backend, eligibility: Eligibility) -> Root:
         """Return the root for what was found out about the wrapper's tokenizer.
@@ -200,6 +209,9 @@ class Membership:
             if self.given is None:
                 raise
             content = None
+            if not self._is_first:
+                # What changed does not show, so its ids would be taken for the same.
+                self.drop()
         try:
             name = self.given if self.given is not None else content
             assert name is not None  # noqa: S101 - else the error was raised

@@ -10,7 +10,7 @@ from tokcache._scan import Scanner
 from tokcache.eligibility import Eligibility, Explanation, probe_token
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tokcache._walker import Walker
     from tokcache.backends.base import Backend
@@ -62,8 +62,16 @@ class State:
     root: Root
     walker: Walker
 
-    def try_tokens(self, tokens: Sequence[int]) -> bool:
-        """Try tokens at their first sight as boundaries; false if one was refused."""
+    def try_tokens(
+        self,
+        tokens: Sequence[int],
+        is_as_before: Callable[[], bool] = lambda: True,
+    ) -> bool:
+        """Try tokens at their first sight as boundaries; false if one failed.
+
+        It is refused from then on, unless the tokenizer changed during its trial, which
+        shows nothing then.
+        """
         root = self.root
         verdicts = root.eligibility.tokens
         trusted = True
@@ -80,6 +88,8 @@ class State:
                 token.id,
                 other,
             )
+            if not is_as_before():
+                return False
             if reason is None:
                 root.scanner.trust(index)
             else:
@@ -88,6 +98,11 @@ class State:
                 root.refused[token.content] = reason
                 trusted = False
         return trusted
+
+    def count_failures(self, n_failures: int) -> None:
+        """Count runs of a prompt that failed their self-check."""
+        for _ in range(n_failures):
+            self.walker.count_self_check_failure()
 
     def note_failure(self, tokens: Sequence[str]) -> None:
         """Note a prompt that failed its self-check; after a few the root is off."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from tokcache.backends.shape import Shape
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
-    from tokcache.backends.shape import Shape
     from tokcache.eligibility import Eligibility
 
 
@@ -86,6 +87,13 @@ class Backend(ABC):
         cannot be had for the settings as they are now: then calls pass through.
         """
         return None
+
+    def padding(self) -> Shape:
+        """Return what padding alone makes of ids, also where `shape` is None.
+
+        A batch is padded to its longest text, but encoded in several parts.
+        """
+        return Shape()
 
     @abstractmethod
     def encode_run(self, text: str) -> Sequence[int]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tokcache.backends.generic import GenericBackend
 from tokcache.backends.overlap import overlapping
 from tokcache.backends.probing import examine
+from tokcache.backends.shape import Shape
 from tokcache.eligibility import (
     NORMALIZED,
     AddedTokenView,
@@ -111,6 +112,10 @@ class FastokensBackend(GenericBackend):
     def live_settings(self) -> tuple[object, ...]:
         """Return the settings that are looked at in every call."""
         return self.inner.truncation, self.inner.padding
+
+    def padding(self) -> Shape:
+        """Return what padding alone makes of ids."""
+        return Shape.of_padding(self.inner.padding)
 
     def encode_bare_batch(self, texts: list[str]) -> Sequence[Sequence[int]]:
         """Return the ids of each text; fastokens uses all cores for it."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,19 @@ class Shape:
     """Round the padded length up to a multiple of this, if it is not 0."""
     pad_id: int = 0
     pads_left: bool = False
+
+    @classmethod
+    def of_padding(cls, padding: Mapping[str, Any] | None) -> Shape:
+        """Return what the ``padding`` of a tokenizer alone makes of ids."""
+        if padding is None:
+            return cls()
+        return cls(
+            pads=True,
+            pad_length=padding["length"],
+            pad_multiple=padding["pad_to_multiple_of"] or 0,
+            pad_id=padding["pad_id"],
+            pads_left=padding["direction"].lower() == "left",
+        )
 
     def kept(self, n_ids: int) -> slice:
         """Return which of a text's own ids stay."""

@@ -232,7 +232,7 @@ class TiktokenBackend(Backend):
             return None
         allowed = options.get("allowed_special", frozenset())
         disallowed = options.get("disallowed_special", "all")
-        if not isinstance(allowed, frozenset) and isinstance(allowed, AbstractSet):
+        if isinstance(allowed, set):  # tiktoken takes no other kind of set
             allowed = frozenset(allowed)
         if isinstance(disallowed, (list, AbstractSet)):
             disallowed = frozenset(disallowed)

@@ -151,25 +151,22 @@ class TokenizersBackend(Backend):
             or self._bare_tokenizer() is None
         ):
             return None
-        truncation, padding = inner.truncation, inner.padding
-        shape: dict[str, Any] = {}
+        truncation, shape = inner.truncation, self.padding()
         if truncation is not None:
             around = self._n_around if add_special_tokens else 0
             room = truncation["max_length"] - around
             if truncation["strategy"] == "only_second" or room <= truncation["stride"]:
                 return None
-            shape.update(
-                max_ids=room, cuts_left=truncation["direction"].lower() == "left"
+            shape = replace(
+                shape,
+                max_ids=room,
+                cuts_left=truncation["direction"].lower() == "left",
             )
-        if padding is not None:
-            shape.update(
-                pads=True,
-                pad_length=padding["length"],
-                pad_multiple=padding["pad_to_multiple_of"] or 0,
-                pad_id=padding["pad_id"],
-                pads_left=padding["direction"].lower() == "left",
-            )
-        return Shape(**shape)
+        return shape
+
+    def padding(self) -> Shape:
+        """Return what padding alone makes of ids."""
+        return Shape.of_padding(self.inner.padding)
 
     def encode_run(self, text: str) -> list[int]:
         """Return the ids of a part of a text, nothing put before or after them."""
