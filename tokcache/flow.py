@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import TYPE_CHECKING, Any
 
 from tokcache._counters import Counters
@@ -11,6 +10,7 @@ from tokcache._ids import TokenIds
 from tokcache._walker import Plan, Walker
 from tokcache.backends.base import Backend
 from tokcache.batch import BatchIds
+from tokcache.locks import Lock
 from tokcache.state import Root, State
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Flow:
         self._random = random.Random().random  # noqa: S311 - a sample, no secret
         self._counters = Counters()
         self._change = object()
-        self._install = threading.Lock()
+        self._install = Lock()
         self._notice_watchers()
         self.invalidate()
 
