@@ -64,6 +64,7 @@ cdef struct root_info:
     int64_t oversized
     int64_t refused
     bint is_closed  # nobody walks from it any more
+    uint32_t next_closed  # where this one is closed: the number of one closed before
 
 
 cdef struct charges:
@@ -331,7 +332,7 @@ cdef inline segment* segment_new(
     made.root = root
     made.anchor = anchor
     made.token = token
-    made.mark = 0
+    made.mark = s.mark  # no later weighing has it, until the marks come round
     made.kind = <uint8_t> kind
     made.is_charged = False
     for i in range(n_ids):
