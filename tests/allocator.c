@@ -17,7 +17,7 @@ static int n_watched;
 static int armed;
 static long left = -1; /* calls until one fails; -1: none does */
 static int fails_on;   /* whether all that follow fail too */
-static long failed, blocks, bytes;
+static long failed, blocks, bytes, peak;
 
 void allocator_watch(char *start, char *end) {
   if (n_watched < RANGES) {
@@ -40,6 +40,13 @@ long allocator_failed(void) { return failed; }
 long allocator_blocks(void) { return blocks; }
 long allocator_bytes(void) { return bytes; }
 
+/* The most bytes since this was last asked. */
+long allocator_peak(void) {
+  long most = peak;
+  peak = bytes;
+  return most;
+}
+
 static int is_watched(const char *caller) {
   for (int i = 0; i < n_watched; i++)
     if (watched[i][0] <= caller && caller < watched[i][1]) return 1;
@@ -61,6 +68,7 @@ static void *made(void *block, int counts) {
   if (block && counts) {
     blocks++;
     bytes += (long)malloc_usable_size(block) + CHUNK_HEADER;
+    if (bytes > peak) peak = bytes;
   }
   return block;
 }

@@ -55,7 +55,7 @@ class Allocator:
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None)
-        for name in ("failed", "blocks", "bytes"):
+        for name in ("failed", "blocks", "bytes", "peak"):
             getattr(self._library, f"allocator_{name}").restype = ctypes.c_long
         files = {
             importlib.import_module(f"tokcache.{name}").__file__ for name in MODULES
@@ -76,6 +76,10 @@ class Allocator:
     def bytes(self) -> int:
         """Return how many bytes these take, malloc's own included."""
         return int(self._library.allocator_bytes())
+
+    def take_peak(self) -> int:
+        """Return the most bytes that the core had since this was last asked."""
+        return int(self._library.allocator_peak())
 
     @property
     def failed(self) -> int:

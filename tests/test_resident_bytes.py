@@ -88,8 +88,30 @@ def hold_ids_within_the_budget() -> None:
     assert cache.held > memory - memory // 20
 
 
+def link_below_a_power_of_two() -> None:
+    """Fill a cache that always has a few entries less than its tables have buckets."""
+    allocator = Allocator()
+    entries = 2**13 - 8
+    cache = Cache(allocator, 4 * entries, 2**40)
+    paths = ["".join(f"{i} {k}#" for k in range(30)) for i in range(600)]
+    for path in paths:
+        for text in path.split("#")[:-1]:
+            cache.ask(0, text + "#", 0)
+    assert cache.trie.usage()[0] == entries
+    for path in paths:
+        allocator.take_peak()
+        before = allocator.bytes
+        cache.ask(0, "new " + path, 0)
+        # Its plan and its segments; a table alone would have grown by 64 KiB.
+        assert allocator.take_peak() - before < 32 * 1024
+
+
 def test_resident_bytes_are_what_the_allocator_has_given(tmp_path: Path) -> None:
     run_with_own_allocator(report_what_is_held, tmp_path)
+
+
+def test_a_full_cache_does_not_grow_its_tables_for_every_path(tmp_path: Path) -> None:
+    run_with_own_allocator(link_below_a_power_of_two, tmp_path)
 
 
 def test_memory_bytes_are_what_the_allocator_has_given_for_ids(tmp_path: Path) -> None:
