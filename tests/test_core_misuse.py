@@ -55,6 +55,27 @@ def test_ids_that_change_while_they_are_read() -> None:
     assert plan.finish() == [5, 9, 6]
 
 
+class Feeding:
+    """A number whose conversion feeds the plan that is reading it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def __index__(self) -> int:
+        assert self.plan.feed(0, [5, 9, *[6] * 1000]) == 0
+        return 6
+
+
+def test_a_plan_that_is_fed_while_it_reads_ids() -> None:
+    trie, plan = plan_for("q#r")
+    ids: list[Any] = [5, 9, Feeding(plan), *[6] * 1500]
+    with pytest.raises(RuntimeError, match="while it read"):
+        plan.feed(0, ids)
+    trie.check()
+    assert plan.feed(0, [5, 9, 6]) == 0
+    assert plan.finish() == [5, 9, 6]
+
+
 @pytest.mark.parametrize("wrong", [[1.0], ["1"], [None], [-1], [2**32]])
 def test_what_is_no_id_is_not_taken(wrong: list[Any]) -> None:
     trie, plan = plan_for("q#r")
@@ -110,6 +131,19 @@ def test_a_closed_root_is_given_out_again_and_empty() -> None:
     trie.check()
     assert trie.usage()[:3] == (0, 0, 0)
     assert trie.open_root() == 0
+
+
+def test_each_closed_root_is_given_out_once() -> None:
+    trie = Trie(10**6, 10**6)
+    walker = Walker(trie, None, Scanner([]))
+    others = [trie.open_root() for _ in range(3)]
+    trie.close_root(others[1])
+    trie.close_root(0)  # under its walker
+    with pytest.raises(ValueError, match="root"):
+        trie.close_root(others[1])
+    del walker
+    opened = {trie.open_root() for _ in range(4)}
+    assert opened == {0, others[1], 4, 5}
 
 
 def test_affixes_that_are_not_known_are_not_used() -> None:

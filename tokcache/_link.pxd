@@ -272,9 +272,11 @@ cdef inline bint _fits(trie* t, const node* leaf) noexcept nogil:
 
 
 cdef inline bint _could_fit(const trie* t, const piece* pieces, Py_ssize_t n) noexcept nogil:
-    """Refuse early what is over a budget by one piece alone, before it is copied."""
+    """Refuse early what is over a budget by one piece or its nodes alone."""
     cdef const piece* p
     cdef Py_ssize_t i
+    if n > t.store.max_resident_bytes // charge(sizeof(node)):
+        return False
     for i in range(n):
         p = &pieces[i]
         if p.end - p.start > MAX_LENGTH or p.n_ids > MAX_LENGTH:
@@ -446,7 +448,11 @@ cdef inline link_status link_pinned(
 
 
 cdef inline void _drop_leaves_of(trie* t, uint32_t root, bint every) noexcept nogil:
-    """Free all nodes of a root, leaves first, as each becomes one."""
+    """Free all nodes of a root, leaves first, as each becomes one.
+
+    The lists are those of all roots: it stops as soon as this one has no more.
+    """
+    cdef const root_info* info = NULL if every else t.roots[root]
     cdef node* ends
     cdef node* n
     cdef node* following
@@ -455,7 +461,7 @@ cdef inline void _drop_leaves_of(trie* t, uint32_t root, bint every) noexcept no
     for i in range(BUCKETS):
         ends = &t.wheel.buckets[i]
         n = ends.newer
-        while n != ends:
+        while n != ends and (every or info.n_segments + info.n_tails):
             following = n.newer
             while every or n.segment.root == root:
                 parent = n.parent

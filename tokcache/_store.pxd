@@ -64,6 +64,7 @@ cdef struct root_info:
     int64_t oversized
     int64_t refused
     bint is_closed  # nobody walks from it any more
+    uint32_t next_closed  # where this one is closed: the number of one closed before
 
 
 cdef struct charges:
@@ -80,7 +81,7 @@ cdef struct store:
     charges used
     segment** segments
     node** nodes
-    # More than are charged only while a link is under way.
+    # As many as are charged, but while a link is under way, or where memory was refused.
     uint64_t segment_buckets
     uint64_t node_buckets
     int64_t max_memory_bytes
@@ -176,14 +177,11 @@ cdef inline void charge_nodes(charges* used, int64_t more) noexcept nogil:
     )
 
 
-cdef inline bint _segments_reserve(store* s, uint64_t entries) noexcept nogil:
-    cdef uint64_t wanted = max(s.segment_buckets, <uint64_t> MIN_BUCKETS)
+cdef inline bint _segments_grow(store* s, uint64_t wanted) noexcept nogil:
     cdef uint64_t b, old = s.segment_buckets
     cdef segment** grown
     cdef segment* entry
     cdef segment* following
-    while wanted < entries:
-        wanted *= 2
     if wanted == old:
         return True
     grown = <segment**> realloc(s.segments, wanted * sizeof(segment*))
@@ -203,14 +201,11 @@ cdef inline bint _segments_reserve(store* s, uint64_t entries) noexcept nogil:
     return True
 
 
-cdef inline bint _nodes_reserve(store* s, uint64_t entries) noexcept nogil:
-    cdef uint64_t wanted = max(s.node_buckets, <uint64_t> MIN_BUCKETS)
+cdef inline bint _nodes_grow(store* s, uint64_t wanted) noexcept nogil:
     cdef uint64_t b, bucket, old = s.node_buckets
     cdef node** grown
     cdef node* entry
     cdef node* following
-    while wanted < entries:
-        wanted *= 2
     if wanted == old:
         return True
     grown = <node**> realloc(s.nodes, wanted * sizeof(node*))
@@ -231,11 +226,23 @@ cdef inline bint _nodes_reserve(store* s, uint64_t entries) noexcept nogil:
     return True
 
 
+cdef inline uint64_t _buckets_to_link(uint64_t entries, uint64_t buckets) noexcept nogil:
+    """Return how many buckets are enough while a link is under way: two entries in each.
+
+    With one in each, a full cache of just less than a power of two would grow its tables
+    for every path and halve them when it is linked.
+    """
+    buckets = max(buckets, <uint64_t> MIN_BUCKETS)
+    while 2 * buckets < entries:
+        buckets *= 2
+    return buckets
+
+
 cdef inline bint tables_reserve(store* s, uint64_t more) noexcept nogil:
-    """Make buckets for so many more entries, not charged yet; false without memory."""
-    return _segments_reserve(s, s.used.n_segments + more) and _nodes_reserve(
-        s, s.used.n_nodes + more
-    )
+    """Make buckets to link so many more entries with; false without memory."""
+    return _segments_grow(
+        s, _buckets_to_link(s.used.n_segments + more, s.segment_buckets)
+    ) and _nodes_grow(s, _buckets_to_link(s.used.n_nodes + more, s.node_buckets))
 
 
 cdef inline void _segments_halve(store* s) noexcept nogil:
@@ -275,7 +282,7 @@ cdef inline void _nodes_halve(store* s) noexcept nogil:
 
 
 cdef inline void tables_settle(store* s) noexcept nogil:
-    """Give back the buckets that are not charged."""
+    """Have as many buckets as are charged; without memory, those that there are do."""
     while s.segment_buckets > max(s.used.segment_buckets, <uint64_t> MIN_BUCKETS):
         _segments_halve(s)
     while s.node_buckets > max(s.used.node_buckets, <uint64_t> MIN_BUCKETS):
@@ -288,6 +295,10 @@ cdef inline void tables_settle(store* s) noexcept nogil:
         free(s.nodes)
         s.nodes = NULL
         s.node_buckets = 0
+    if s.segment_buckets < s.used.segment_buckets:
+        _segments_grow(s, s.used.segment_buckets)
+    if s.node_buckets < s.used.node_buckets:
+        _nodes_grow(s, s.used.node_buckets)
 
 
 cdef inline segment* segment_find(
@@ -331,7 +342,7 @@ cdef inline segment* segment_new(
     made.root = root
     made.anchor = anchor
     made.token = token
-    made.mark = 0
+    made.mark = s.mark  # no later weighing has it, until the marks come round
     made.kind = <uint8_t> kind
     made.is_charged = False
     for i in range(n_ids):

@@ -51,6 +51,8 @@ cdef struct trie:
     sketch counts  # of what is not resident
     root_info** roots
     uint32_t n_roots
+    uint32_t n_closed
+    uint32_t last_closed  # root, where one is closed
     int64_t insertions
     int64_t evictions
     int64_t oversized

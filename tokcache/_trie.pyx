@@ -132,12 +132,14 @@ cdef class Trie:
         """Add a root, where walks begin, and return its number. It is never evicted."""
         cdef root_info** grown
         cdef root_info* root
-        cdef uint32_t i
+        cdef uint32_t number
         with cython.critical_section(self):
-            for i in range(self.t.n_roots):
-                if self.t.roots[i].is_closed:
-                    self.t.roots[i].is_closed = False
-                    return i
+            if self.t.n_closed:
+                number = self.t.last_closed
+                self.t.last_closed = self.t.roots[number].next_closed
+                self.t.n_closed -= 1
+                self.t.roots[number].is_closed = False
+                return number
             grown = <root_info**> realloc(
                 self.t.roots, (self.t.n_roots + 1) * sizeof(root_info*)
             )
@@ -173,8 +175,11 @@ cdef class Trie:
         """Drop what a root holds; a closed one may be given out again. The lock is held."""
         cdef root_info* info = self.t.roots[root]
         clear_one_root(&self.t, root)
-        info.is_closed = close
-        if close:
+        if close and not info.is_closed:
+            info.is_closed = True
+            info.next_closed = self.t.last_closed
+            self.t.last_closed = root
+            self.t.n_closed += 1
             info.insertions = info.evictions = info.oversized = info.refused = 0
 
     def usage(self, root=None):

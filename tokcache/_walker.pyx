@@ -373,11 +373,14 @@ cdef class Plan:
         n = len(items)
         self._reserve(n)
         for i in range(n):
-            # Turning a foreign number into an id may run code that changes the list.
+            # Turning a foreign number into an id may run code that changes the list, or
+            # that feeds this plan.
             if i >= len(items):
                 raise RuntimeError("the ids changed while they were read")
             item = items[i]
             self.pool[start + i] = item if PyLong_CheckExact(item) else operator.index(item)
+        if self.pool_used != start:
+            raise RuntimeError("the plan was fed while it read ids")
         self.pool_used += n
         return start
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +11,7 @@ from tokcache._ids import TokenIds
 from tokcache._walker import Plan, Walker
 from tokcache.backends.base import Backend
 from tokcache.batch import BatchIds
+from tokcache.locks import Lock
 from tokcache.state import Root, State
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Flow:
         self._counters = Counters()
         self._change = object()
         self._n_changing = 0
-        self._install = threading.Lock()
+        self._install = Lock()
         self._notice_watchers()
         self._read_anew()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tokcache._trie import Trie
 from tokcache.budgets import DEFAULT_MEMORY_BYTES, check_budgets
+from tokcache.locks import Lock
 from tokcache.state import Root
 from tokcache.stats import SharedTokenizerCacheStats, named_usage
 
@@ -63,7 +63,7 @@ class SharedTokenizerCache:
         self._budgets = check_budgets(max_memory_bytes, max_resident_bytes)
         self._trie = Trie(*self._budgets)
         self._namespaces: dict[bytes, _Namespace] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @property
     def trie(self) -> Trie:
@@ -93,7 +93,10 @@ class SharedTokenizerCache:
         """
         usage: tuple[int, ...] = self._trie.usage()
         if namespace is not None:
-            own = [self._trie.root_usage(number) for number in self._numbers(namespace)]
+            with self._lock:
+                found = self._namespaces.get(_checked(namespace))
+                numbers = [] if found is None else found.numbers()
+                own = [self._trie.root_usage(number) for number in numbers]
             none = (0,) * (len(usage) - 1)
             usage = (*map(sum, zip(none, *own, strict=True)), usage[-1])
         return SharedTokenizerCacheStats(
@@ -108,20 +111,34 @@ class SharedTokenizerCache:
         What an encode that runs meanwhile would have added is not added. A namespace
         that no wrapper is left of is forgotten.
         """
-        names = self.namespaces if namespace is None else [namespace]
-        for name in names:
-            self.drop(name)
-            with self._lock:
-                found = self._namespaces.get(name)
-                if found is not None and not found.wrappers:
-                    del self._namespaces[name]
-                    for number in found.numbers():
-                        self._trie.close_root(number)
+        with self._lock:
+            if namespace is None:
+                self._trie.clear()
+                for name in tuple(self._namespaces):
+                    self._forget_unused(name)
+            elif (found := self._namespaces.get(_checked(namespace))) is not None:
+                self._forget_unused(namespace)
+                for number in found.numbers():
+                    self._trie.clear(number)
+
+    def _forget_unused(self, name: bytes) -> None:
+        """Forget a namespace that no wrapper is left of. The lock is held."""
+        found = self._namespaces.get(name)
+        if found is None or found.wrappers:
+            return
+        del self._namespaces[name]
+        # One by one: no other call may find a number here that is closed.
+        while found.roots:
+            number = found.roots.popitem()[1].number
+            if number is not None:
+                self._trie.close_root(number)
 
     def drop(self, namespace: bytes) -> None:
         """Drop what is cached in one namespace, and keep the namespace."""
-        for number in self._numbers(namespace):
-            self._trie.clear(number)
+        with self._lock:
+            found = self._namespaces.get(namespace)
+            for number in [] if found is None else found.numbers():
+                self._trie.clear(number)
 
     def open_root(
         self,
@@ -145,20 +162,19 @@ class SharedTokenizerCache:
             ),
         )
         with self._lock:
-            found = self._namespaces.setdefault(name, _Namespace(content))
-            if content is not None and found.fingerprint not in (None, content):
-                raise ValueError(OTHER_BEHAVIOUR)
+            while True:
+                found = self._namespaces.get(name) or _Namespace(content)
+                if content is not None and found.fingerprint not in (None, content):
+                    raise ValueError(OTHER_BEHAVIOUR)
+                found.wrappers.add(wrapper)
+                # A finalizer may have had it forgotten until it has a wrapper.
+                if self._namespaces.setdefault(name, found) is found:
+                    break
             found.fingerprint = found.fingerprint or content
-            found.wrappers.add(wrapper)
             root = found.roots.get(key)
             if root is None:
                 root = found.roots[key] = Root.of(eligibility, self._trie.open_root())
             return root
-
-    def _numbers(self, namespace: bytes) -> list[int]:
-        with self._lock:
-            found = self._namespaces.get(_checked(namespace))
-            return found.numbers() if found is not None else []
 
     def __copy__(self) -> SharedTokenizerCache:
         return self
