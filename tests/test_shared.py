@@ -317,3 +317,37 @@ def test_what_was_stored_before_a_change_was_told_is_dropped_for_all() -> None:
     changed.inner.normalizer = None
     changed.invalidate()
     assert changed.encode("HELLO<a>").ids == other.encode("HELLO<a>").ids
+
+
+def test_names_that_a_changing_tokenizer_left_are_forgotten() -> None:
+    """Each change moves a wrapper without a name of its own to another namespace."""
+    cache = SharedTokenizerCache(BUDGET)
+    cached = joined(cache, None)
+    for number in range(20):
+        cached.encode(TEXTS[0])
+        cached.add_tokens([plain(f"token{number}")])
+    assert len(cache.namespaces) == 21
+    cache.clear()
+    assert len(cache.namespaces) == 1
+    more = [plain(f"token{number}") for number in range(20)]
+    for text in TEXTS * 2:
+        assert_same(cached, build(*more), text)
+    cache.trie.check()
+
+
+def test_a_namespace_stays_while_an_encode_runs_in_it() -> None:
+    """Its root must not be given to another while a plan still leads to it."""
+    cache = SharedTokenizerCache(BUDGET)
+    cached = joined(cache, None)
+    cached.encode(TEXTS[0])
+
+    def while_it_runs(_: str) -> None:
+        if len(cache.namespaces) == 1:
+            cached.add_tokens([plain("ell")])
+            cache.clear()
+
+    InnerCalls(cached, while_it_runs)
+    assert_same(cached, build(plain("ell")), "<s>hello</s>foo<s>x")
+    cache.clear()
+    assert len(cache.namespaces) == 1
+    cache.trie.check()

@@ -10,7 +10,7 @@ from tokcache._batch import Batch
 from tokcache._ids import TokenIds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tokcache._walker import Plan
     from tokcache.state import State
@@ -45,8 +45,14 @@ class BatchIds:
     to be trusted.
     """
 
-    def __init__(self, state: State, change: object) -> None:
+    def __init__(
+        self,
+        state: State,
+        change: object,
+        is_current: Callable[[State, object], bool],
+    ) -> None:
         self.change = change
+        self._is_current = is_current
         self.wholes: dict[str, TokenIds] = {}
         self._state = state
         self._batch = Batch(state.walker)
@@ -71,8 +77,16 @@ class BatchIds:
             else:
                 self._batch.add_whole(texts[stop])
             stop += 1
+        settings = self._state.backend.live_settings()
+
+        def is_as_before() -> bool:
+            return (
+                self._is_current(self._state, self.change)
+                and self._state.backend.live_settings() == settings
+            )
+
         if self._batch.untried and not self._state.try_tokens(
-            sorted(self._batch.untried)
+            sorted(self._batch.untried), is_as_before
         ):
             # A token that fails its trial is no boundary: cut the texts again.
             self._batch = Batch(self._state.walker)

@@ -111,7 +111,7 @@ class CachedTokenizer(Flow):
         else:
             if max_memory_bytes is not None or max_resident_bytes is not None:
                 raise ValueError("the budgets are those of the shared cache")
-            membership = Membership(self, cache, namespace)
+            membership = Membership(cache, namespace)
             budgets = (cache.max_memory_bytes, cache.max_resident_bytes)
             trie = cache.trie
         self._inner = inner
@@ -188,8 +188,8 @@ class CachedTokenizer(Flow):
             state = self._state_of(call)
         elif type(sequence) is not str:
             sequence = _exact_str(sequence, "sequence")
-        if add_special_tokens is None:
-            add_special_tokens = self._backend.adds_special_tokens
+        if add_special_tokens is not True and add_special_tokens is not False:
+            add_special_tokens = self._adds(add_special_tokens)
         return self._encode(state, sequence, add_special_tokens)
 
     def encode_batch(
@@ -212,8 +212,8 @@ class CachedTokenizer(Flow):
                 texts, **_given(None, is_pretokenized, add_special_tokens), **options
             )
         texts = [_exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
-        if add_special_tokens is None:
-            add_special_tokens = self._backend.adds_special_tokens
+        if add_special_tokens is not True and add_special_tokens is not False:
+            add_special_tokens = self._adds(add_special_tokens)
         return self._encode_batch(call, texts, add_special_tokens)
 
     def encode_batch_flat(
@@ -280,8 +280,8 @@ class CachedTokenizer(Flow):
                 )
             call.check_text(text)
             state = self._state_of(call)
-        if add_special_tokens is None:
-            add_special_tokens = self._backend.adds_special_tokens
+        if add_special_tokens is not True and add_special_tokens is not False:
+            add_special_tokens = self._adds(add_special_tokens)
         return self._count(state, text, add_special_tokens)
 
     def decode(self, ids: Iterable[int], *args: Any, **options: Any) -> str:
@@ -294,6 +294,16 @@ class CachedTokenizer(Flow):
         """Return the inner tokenizer's text for each list of ids."""
         plain = [_plain(ids) for ids in sequences]
         return self._inner.decode_batch(plain, *args, **options)  # type: ignore[no-any-return]
+
+    def _adds(self, add_special_tokens: object) -> bool:
+        """Return what the flag means if it is no plain bool."""
+        if add_special_tokens is None:
+            return self._backend.adds_special_tokens
+        if type(add_special_tokens).__name__ in {"bool", "bool_"}:  # numpy's
+            return bool(add_special_tokens)
+        kind = type(add_special_tokens).__name__
+        message = f"add_special_tokens must be a bool, got {kind}"
+        raise TypeError(message)
 
     def _call(
         self,

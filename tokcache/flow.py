@@ -131,10 +131,11 @@ class Flow:
         eligibility = backend.inspect(
             self._special_tokens, trust_custom=self._trust_custom
         )
+        lease = None
         if self._membership is None or not eligibility.enabled:
             root = Root.of(eligibility)
         else:
-            root = self._membership.root(backend, eligibility)
+            root, lease = self._membership.root(backend, eligibility)
         walker = Walker(
             self._trie,
             root.number,
@@ -145,7 +146,7 @@ class Flow:
             cache_tails=self._cache_tails,
             counters=self._counters,
         )
-        return State(backend, root, walker)
+        return State(backend, root, walker, lease)
 
     def _state_of(self, backend: Backend) -> State:
         """Return the state for calls of a mode; it is read when it is first needed."""
@@ -376,9 +377,10 @@ class Flow:
         stop = 0
         batch = None
         for i, text in enumerate(texts):
+            change = self._change  # read before the state that it is compared for
             state = self._state_of(call)
             if i == stop:
-                batch = BatchIds(state, self._change)
+                batch = BatchIds(state, change, self._is_current)
                 stop = batch.gather(
                     texts, i, special=special, is_cached=self._is_cached(state, special)
                 )

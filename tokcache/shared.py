@@ -23,13 +23,20 @@ OTHER_BEHAVIOUR = (
 )
 
 
+class Lease:
+    """Keep a namespace from being forgotten while somebody may walk from its roots.
+
+    A wrapper's state holds it, and so does an encode that began with that state.
+    """
+
+
 @dataclass(eq=False)
 class _Namespace:
     """What a shared cache keeps for the wrappers of one namespace."""
 
     fingerprint: bytes | None
     roots: dict[Hashable, Root] = field(default_factory=dict)
-    wrappers: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
+    leases: weakref.WeakSet[Lease] = field(default_factory=weakref.WeakSet)
 
     def numbers(self) -> list[int]:
         """Return the numbers that its roots have in the trie."""
@@ -124,7 +131,7 @@ class SharedTokenizerCache:
     def _forget_unused(self, name: bytes) -> None:
         """Forget a namespace that no wrapper is left of. The lock is held."""
         found = self._namespaces.get(name)
-        if found is None or found.wrappers:
+        if found is None or found.leases:
             return
         del self._namespaces[name]
         # One by one: no other call may find a number here that is closed.
@@ -143,11 +150,10 @@ class SharedTokenizerCache:
     def open_root(
         self,
         name: bytes,
-        wrapper: object,
         backend: Backend,
         eligibility: Eligibility,
         content: bytes | None,
-    ) -> Root:
+    ) -> tuple[Root, Lease]:
         """Return a wrapper's root in a namespace, a new one if it is the first.
 
         ``content`` is the fingerprint of its tokenizer, or None if that has none.
@@ -166,15 +172,16 @@ class SharedTokenizerCache:
                 found = self._namespaces.get(name) or _Namespace(content)
                 if content is not None and found.fingerprint not in (None, content):
                     raise ValueError(OTHER_BEHAVIOUR)
-                found.wrappers.add(wrapper)
-                # A finalizer may have had it forgotten until it has a wrapper.
+                lease = Lease()
+                found.leases.add(lease)
+                # A finalizer may have had it forgotten until it has a lease.
                 if self._namespaces.setdefault(name, found) is found:
                     break
             found.fingerprint = found.fingerprint or content
             root = found.roots.get(key)
             if root is None:
                 root = found.roots[key] = Root.of(eligibility, self._trie.open_root())
-            return root
+            return root, lease
 
     def __copy__(self) -> SharedTokenizerCache:
         return self
@@ -195,16 +202,13 @@ class SharedTokenizerCache:
 class Membership:
     """Stand for one wrapper in one namespace of a shared cache."""
 
-    def __init__(
-        self, wrapper: object, cache: SharedTokenizerCache, namespace: bytes | None
-    ) -> None:
+    def __init__(self, cache: SharedTokenizerCache, namespace: bytes | None) -> None:
         if not isinstance(cache, SharedTokenizerCache):
             msg = f"cache must be a SharedTokenizerCache, got {type(cache).__name__}"
             raise TypeError(msg)
         self.cache = cache
         self.given = None if namespace is None else _checked(namespace)
         self.name = self.given  # where the wrapper's ids are
-        self._wrapper = weakref.ref(wrapper)
         self._is_first = True
 
     def drop(self) -> None:
@@ -212,7 +216,9 @@ class Membership:
         if self.name is not None:
             self.cache.drop(self.name)
 
-    def root(self, backend: Backend, eligibility: Eligibility) -> Root:
+    def root(
+        self, backend: Backend, eligibility: Eligibility
+    ) -> tuple[Root, Lease | None]:
         """Return the root for what was found out about the wrapper's tokenizer.
 
         Raises ``ValueError`` if the namespace is that of another tokenizer, or none was
@@ -231,16 +237,17 @@ class Membership:
         try:
             name = self.given if self.given is not None else content
             assert name is not None  # noqa: S101 - else the error was raised
-            root = self.cache.open_root(
-                name, self._wrapper(), backend, eligibility, content
+            found: tuple[Root, Lease | None] = self.cache.open_root(
+                name, backend, eligibility, content
             )
             self.name = name
         except ValueError as error:
             if self._is_first:
                 raise
-            root = Root.of(replace(eligibility, enabled=False, reason=f"{error}"))
+            off = replace(eligibility, enabled=False, reason=f"{error}")
+            found = Root.of(off), None
         self._is_first = False
-        return root
+        return found
 
 
 def _checked(namespace: bytes) -> bytes:

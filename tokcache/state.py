@@ -61,6 +61,8 @@ class State:
     backend: Backend
     root: Root
     walker: Walker
+    lease: object = None
+    """What keeps the root open where others may close it."""
 
     def try_tokens(
         self,

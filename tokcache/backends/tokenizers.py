@@ -218,10 +218,8 @@ class TokenizersBackend(Backend):
         """Return a hash of the tokenizer's JSON and of what that leaves out."""
         inner = self.inner
         copy = _without_live_state(inner)
-        if copy is None:
-            copy = _whole_copy(inner)
         try:
-            text = copy.to_str()
+            text = (_whole_copy(inner) if copy is None else copy).to_str()
         except Exception as error:  # noqa: BLE001 - the library raises a bare one
             msg = f"a part of the tokenizer is made in Python: {error}"
             raise ValueError(msg) from None
