@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from tokenizers import Tokenizer
 
 from tokcache import CachedTokenizer
@@ -31,12 +32,13 @@ class Encode:
         tokenizer = Tokenizer.from_str(tokenizer_json)
         self._cached = CachedTokenizer(tokenizer, **settings)
 
-    def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the batch with the ids of each text."""
-        found = self._cached.encode_batch(batch["text"].tolist())
-        ids = np.empty(len(found), dtype=object)
-        ids[:] = [np.asarray(each) for each in found]
-        return {**batch, "ids": ids}
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        """Return the batch with the ids of each text, none of them copied."""
+        ids, offsets = self._cached.encode_batch_flat(batch["text"].to_pylist())
+        buffers = [None, pa.py_buffer(ids)]
+        values = pa.Array.from_buffers(pa.uint32(), len(ids), buffers)
+        column = pa.LargeListArray.from_arrays(np.asarray(offsets), values)
+        return batch.append_column("ids", column)
 
 
 def main(source: str, tokenizer: str, out: str) -> None:
@@ -48,8 +50,10 @@ def main(source: str, tokenizer: str, out: str) -> None:
     rows = ray.data.read_json(source).map_batches(
         Encode,
         fn_constructor_args=(content,),
-        concurrency=2,
+        # Fixed at as many actors as there are cores, none would be left to read.
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=64),
         batch_size=1024,
+        batch_format="pyarrow",
     )
     rows.write_parquet(out)
 

@@ -57,8 +57,9 @@ def test_one_cache_an_actor() -> None:
         module.Encode,
         fn_constructor_args=(build().to_str(),),
         fn_constructor_kwargs={"max_memory_bytes": 2**20},
-        concurrency=1,
+        compute=ray.data.ActorPoolStrategy(size=1),
         batch_size=20,
+        batch_format="pyarrow",
     ).take_all()
     tokenizer = build()
     got = sorted((row["text"], list(row["ids"])) for row in found)
