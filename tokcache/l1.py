@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tokcache._ids import TokenIds
 from tokcache.budgets import check_budgets
 from tokcache.cached import CachedTokenizer
+from tokcache.locks import Lock
 from tokcache.observers import Observers
 from tokcache.stats import CacheEventFn, L1CacheStats
 
@@ -50,7 +50,7 @@ class L1Cache:
         self._cached: CachedTokenizer | None = None
         self._observers = Observers()
         self._hits = self._misses = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def longest_prefix_match(self, text: str) -> tuple[TokenIds, int, int] | None:
         """Return the ids, end and deepest boundary of the longest cached prefix.
