@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.toys import special, toy
-from tokcache import CachedTokenizer, SharedTokenizerCache
+from tokcache import CachedTokenizer, L1Cache, SharedTokenizerCache
 from tokcache.state import Root
 
 if TYPE_CHECKING:
@@ -120,12 +120,14 @@ def test_a_namespace_may_be_forgotten_while_it_is_asked_about(call: str) -> None
     trie.check()
 
 
-def use(cache: SharedTokenizerCache, cached: CachedTokenizer) -> None:
+def use(cache: SharedTokenizerCache, cached: CachedTokenizer, level: L1Cache) -> None:
     want = build().encode(TEXT).ids
     cached.invalidate()
     assert cached.encode(TEXT).ids == want
     assert joined(cache, b"two").encode(TEXT).ids == want
     assert cache.stats(b"one").entries
+    level.insert_at_boundaries(TEXT, build())
+    assert level.longest_prefix_match(TEXT) is not None
 
 
 @pytest.mark.skipif(
@@ -135,10 +137,11 @@ def use(cache: SharedTokenizerCache, cached: CachedTokenizer) -> None:
 def test_a_forked_child_finds_every_lock_free() -> None:
     cache = SharedTokenizerCache()
     cached = joined(cache, b"one")
+    level = L1Cache(2**20)
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with cache._lock, cached._install:
+        with cache._lock, cached._install, level._lock:
             held.set()
             done.wait(TIMEOUT)
 
@@ -146,7 +149,7 @@ def test_a_forked_child_finds_every_lock_free() -> None:
     thread.start()
     held.wait(TIMEOUT)
     child = multiprocessing.get_context("fork").Process(
-        target=use, args=(cache, cached)
+        target=use, args=(cache, cached, level)
     )
     child.start()
     child.join(TIMEOUT)
