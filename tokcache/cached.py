@@ -326,6 +326,12 @@ class CachedTokenizer(Flow):
         """Return the wrapped tokenizer."""
         return self._inner
 
+    def _replace_inner(self, inner: Any) -> None:
+        """Wrap another tokenizer from now on; what is cached goes, the counters stay."""
+        self._inner = inner
+        self._backend = backend_for(inner, max_chars=self._max_chars_given)
+        self.invalidate()
+
     def cache_stats(self) -> L1CacheStats:
         """Return the counters as they are now; all zero if always disabled. O(1)."""
         states = list(self._states.values())
