@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
-from tokcache.backends.tokenizers import (
-    TokenizersBackend,
-    _lists_are_true,
-    _rebuilt,
-    _whole_copy,
+from tokcache.backends._added_tokens import (
+    _hidden_reason,
+    listed_tokens,
+    lists_are_true,
 )
+from tokcache.backends._overlaps import overlaps
+from tokcache.backends.tokenizers import TokenizersBackend, _rebuilt, _whole_copy
+from tokcache.eligibility import Contents
 from tokcache.transformers.encoding import Around
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 # Texts to see what is put around a text.
 _PROBES = ("a", "Hello world", "1\n2")
+# How many overlaps of added tokens are looked into where that is needed.
+MAX_PAIRS = 2000
 
 
 class Twin:
@@ -104,9 +109,11 @@ class Twin:
         There a tokenizer may match an added token as it was when it was first added,
         and its twin as it is listed.
         """
-        if _lists_are_true():
+        if lists_are_true():
             return True
         live = self._tokenizer
+        if _hidden_reason(live, listed_tokens(live)) is not None:
+            return False
         same = _copy(self.bare)
         _set_truncation(same, live.truncation)
         if live.padding is not None:
@@ -119,10 +126,17 @@ class Twin:
 
 
 def _contexts(tokenizer: Tokenizer) -> Iterator[str]:
-    for token in tokenizer.get_added_tokens_decoder().values():
+    """Yield texts in which it shows when and in which form a token is looked for."""
+    added = listed_tokens(tokenizer)
+    for token in added:
         content = token.content
         yield from (content, content.lower(), content.upper())
         yield from (f"a {content} b", f"a{content}b", f"1\n{content}\n2")
+        # A normalizer that composes characters composes the token's last one.
+        yield from (f"{content}\u0338", f"{content}\u0301", f" {content}\u200d")
+    pairs = overlaps(added, Contents(added))
+    for pair in itertools.islice(pairs, MAX_PAIRS):
+        yield from (pair.text, f"{pair.text}\u0338")
 
 
 def _copy(tokenizer: Tokenizer) -> Tokenizer:
