@@ -189,7 +189,8 @@ class CachedTokenizer(Flow):
     async def aencode(
         self,
         sequence: str,
-        add_special_tokens: bool | None = None,  # noqa: FBT001 - as in encode
+        *,
+        add_special_tokens: bool | None = None,
         **options: Any,
     ) -> TokenIds | Encoding:
         """Return what `encode` does, and keep the event loop free meanwhile.
