@@ -90,18 +90,20 @@ class Publisher:
             samples, latencies = read(self._collector.sources())
             for key, value in samples.items():
                 family, labels = key
+                # Asking for it makes it, so that what is zero is there as well.
+                metric = self._metrics[family].labels(*labels)
                 change = value - self._written[key]
                 if change:
-                    self._metrics[family].labels(*labels).inc(change)
+                    metric.inc(change)
             for labels, latency in latencies.items():
-                change = latency - self._timed.get(labels, NO_LATENCY)
-                if any(change.buckets):
-                    child = self._histogram.labels(*labels)
-                    # Its `observe` would have to be called once for each encode.
-                    for bucket, n in zip(child._buckets, change.buckets, strict=True):  # noqa: SLF001
-                        if n:
-                            bucket.inc(n)
-                    child._sum.inc(change.seconds)  # noqa: SLF001 - as above
+                more = latency - self._timed.get(labels, NO_LATENCY)
+                child = self._histogram.labels(*labels)
+                # Its `observe` would have to be called once for each encode.
+                for bucket, n in zip(child._buckets, more.buckets, strict=True):  # noqa: SLF001
+                    if n:
+                        bucket.inc(n)
+                if more.seconds:
+                    child._sum.inc(more.seconds)  # noqa: SLF001 - as above
             self._written, self._timed = samples, latencies
 
     def _run(self) -> None:
