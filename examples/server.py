@@ -1,4 +1,4 @@
-"""Serve a tokenizer over HTTP: ``/tokenize``, ``/count``, ``/metrics``.
+r"""Serve a tokenizer over HTTP: ``/tokenize``, ``/count``, ``/metrics``.
 
     python examples/server.py tokenizer.json --format qwen3 --port 8000
     curl localhost:8000/tokenize -H 'content-type: application/json' \\
@@ -10,6 +10,7 @@ Needs ``pip install 'tokcache[server]'``.
 # No `from __future__ import annotations`: FastAPI reads the annotations of the routes.
 
 import argparse
+from pathlib import Path
 from typing import Annotated, Any
 
 import uvicorn
@@ -101,15 +102,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tokenizer", help="a tokenizer.json")
     parser.add_argument("--format", default="qwen3", help="a plain chat format")
-    parser.add_argument("--template", help="a file with a Jinja chat template")
+    parser.add_argument(
+        "--template", type=Path, help="a file with a Jinja chat template"
+    )
     parser.add_argument("--model", default="", help="a label in the metrics")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     given = parser.parse_args()
     renderer: Renderer = chat_format(given.format)
     if given.template is not None:
-        with open(given.template, encoding="utf-8") as file:
-            renderer = ChatTemplate(file.read())
+        renderer = ChatTemplate(given.template.read_text("utf-8"))
     cached = CachedTokenizer(Tokenizer.from_file(given.tokenizer))
     app = make_app(cached, renderer, given.model)
     uvicorn.run(app, host=given.host, port=given.port, log_level="warning")

@@ -83,7 +83,7 @@ def test_the_loop_runs_on_while_an_encode_is_under_way() -> None:
     async def check() -> None:
         cached = CachedTokenizer(build())
         beats = threading.Semaphore(0)
-        seen = []
+        seen: list[bool] = []
 
         def wait(_: str) -> None:
             seen.extend(beats.acquire(timeout=60) for _ in range(20))
@@ -137,7 +137,7 @@ def test_options_and_live_settings() -> None:
         for tokenizer in (raw, inner):
             tokenizer.enable_truncation(9)
         for text in TEXTS:
-            assert (await cached.aencode(text)).ids == raw.encode(text).ids  # type: ignore[union-attr]
+            assert (await cached.aencode(text)).ids == raw.encode(text).ids
         with pytest.raises(TypeError, match="no_such_option"):
             await cached.aencode(LONG, no_such_option=1)
         with pytest.raises(TypeError, match="must be a str"):
@@ -171,7 +171,7 @@ def test_who_is_cancelled_leaves_the_cache_whole() -> None:
                 go.wait(60)
 
         InnerCalls(cached, before=wait)
-        task = asyncio.create_task(cached.aencode(LONG))  # type: ignore[arg-type]
+        task = asyncio.create_task(cached.aencode(LONG))
         await asyncio.to_thread(started.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -39,9 +39,7 @@ def test_a_named_format(name: str) -> None:
     cached = CachedTokenizer(build())
     for tools in (None, TOOLS):
         for generation in (False, True):
-            text = render(
-                MESSAGES, name, tools=tools, add_generation_prompt=generation
-            )
+            text = render(MESSAGES, name, tools=tools, add_generation_prompt=generation)
             want = len(build().encode(text, add_special_tokens=False).ids)
             for _ in range(2):
                 got = cached.count(
@@ -57,7 +55,7 @@ def test_a_jinja_template_and_a_renderer() -> None:
     cached = CachedTokenizer(build())
     own = ChatTemplate(JINJA)
     for template in (JINJA, own, chat_format("qwen3")):
-        text = render(MESSAGES, own if template == JINJA else template)  # type: ignore[arg-type]
+        text = render(MESSAGES, own if template == JINJA else template)
         want = len(build().encode(text, add_special_tokens=False).ids)
         assert cached.count(messages=MESSAGES, template=template) == want
     text = own.render(MESSAGES, tools=TOOLS, add_generation_prompt=True)
@@ -71,9 +69,7 @@ def test_special_tokens_are_added_if_asked_for() -> None:
     cached = CachedTokenizer(build())
     bare = cached.count(messages=MESSAGES, template="qwen3")
     for flag in (True, False):
-        got = cached.count(
-            messages=MESSAGES, template="qwen3", add_special_tokens=flag
-        )
+        got = cached.count(messages=MESSAGES, template="qwen3", add_special_tokens=flag)
         assert got == bare + flag
     text = render(MESSAGES, "qwen3")
     assert cached.count(text) == bare + 1

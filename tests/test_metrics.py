@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import subprocess
 import sys
@@ -112,9 +113,8 @@ def test_times_are_in_the_bucket_that_they_fit_in() -> None:
         most = sum(n * high for n, high in zip(buckets, BUCKET_SECONDS, strict=False))
         assert least <= seconds
         assert seconds <= most or buckets[-1]
-    assert [high / low for low, high in zip(BUCKET_SECONDS, BUCKET_SECONDS[1:])] == [
-        2.0
-    ] * (len(BUCKET_SECONDS) - 1)
+    ratios = [high / low for low, high in itertools.pairwise(BUCKET_SECONDS)]
+    assert ratios == [2.0] * (len(BUCKET_SECONDS) - 1)
 
 
 def test_counters_never_go_down() -> None:

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tokenizers import Tokenizer
 
 from tokcache.chat import render
 
@@ -21,6 +20,8 @@ from . import data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tokenizers import Tokenizer
 
 for needed in ("fastapi", "uvicorn", "prometheus_client"):
     pytest.importorskip(needed)

@@ -2,7 +2,6 @@
 """What one wrapper counts, over all the roots that it walks from."""
 
 cimport cython
-from libc.stdint cimport int64_t
 
 BUCKET_SECONDS = tuple(2.0 ** (FIRST_POWER + i) / 1e9 for i in range(N_BUCKETS - 1))
 

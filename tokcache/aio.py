@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tokcache._walker import Plan
     from tokcache.cached import CachedTokenizer
 
-# Characters from which on a thread is worth its price: handing over takes some 50 µs, in
-# which a tokenizer gets through about a hundred.
+# Characters from which on a thread is worth its price: handing over takes some 50 µs,
+# in which a tokenizer gets through about a hundred.
 MIN_CHARS = 512
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tokcache import aio
 from tokcache._ids import TokenIds
 from tokcache._trie import Trie
 from tokcache.backends import backend_for
 from tokcache.batch import FlatIds, flat_ids
-from tokcache.chat_count import rendered
 from tokcache.budgets import DEFAULT_MEMORY_BYTES, check_budgets, check_share
 from tokcache.flow import Flow
 from tokcache.observers import Observers
@@ -199,6 +197,8 @@ class CachedTokenizer(Flow):
         Observers are called where the encode ends. Raises as `encode`. Who is cancelled
         leaves an encode under way, and what it stores.
         """
+        from tokcache import aio  # noqa: PLC0415 - asyncio takes long to import
+
         text = _exact_str(sequence, "sequence")
         if add_special_tokens is None:
             add_special_tokens = self._backend.adds_special_tokens
@@ -294,6 +294,8 @@ class CachedTokenizer(Flow):
         `tokcache.chat.ChatError` for messages that cannot be rendered.
         """
         if messages is not None or template is not None or tools is not None:
+            from tokcache.chat_count import rendered  # noqa: PLC0415 - seldom needed
+
             sequence = rendered(
                 sequence, messages, template, tools, add_generation_prompt
             )
@@ -367,7 +369,7 @@ class CachedTokenizer(Flow):
         return self._inner
 
     def _replace_inner(self, inner: Any) -> None:
-        """Wrap another tokenizer from now on; what is cached goes, the counters stay."""
+        """Wrap another tokenizer from now on: an empty cache, the same counters."""
         self._inner = inner
         self._backend = backend_for(inner, max_chars=self._max_chars_given)
         self.invalidate()

@@ -195,7 +195,7 @@ class CacheCollector:
             return list(self._sources.values())
 
     def forget_locks(self) -> None:
-        """Be usable in the child of a fork, whoever held the lock when it was forked."""
+        """Be usable in the child of a fork, whoever held the lock at that time."""
         self._lock = threading.Lock()
 
     def describe(self) -> Iterator[Metric]:

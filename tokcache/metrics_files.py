@@ -1,4 +1,4 @@
-"""Write the metrics of caches to the files of ``prometheus_client``'s multiprocess mode.
+"""Write metrics to the files of ``prometheus_client``'s multiprocess mode.
 
 Each process writes what it counted itself: a child of a fork begins at what its parent
 had when it was forked.

@@ -63,7 +63,7 @@ class CachedEncoding:
         self._encoding: Encoding | None = None
 
     @property  # type: ignore[misc]
-    def __class__(self) -> type[Encoding]:  # noqa: D401 - what it passes for
+    def __class__(self) -> type[Encoding]:  # type: ignore[override]
         """The class that callers ask for."""
         return Encoding
 

@@ -97,14 +97,15 @@ class Hook:
         shape = twin.live.shape(special)
         if shape is None:
             return None
+        found: list[Any]
         try:
             if len(texts) == 1:  # the usual call, and a batch costs more
                 found = [self.cached.encode(texts[0], add_special_tokens=False)]
             else:
-                found = self.cached.encode_batch(texts, add_special_tokens=False)
+                found = [*self.cached.encode_batch(texts, add_special_tokens=False)]
         except Exception:  # noqa: BLE001 - the tokenizer itself shall raise it
             return None
-        own = [ids[shape.kept(len(ids))] for ids in found]  # type: ignore[index]
+        own = [ids[shape.kept(len(ids))] for ids in found]
         longest = max((len(ids) + len(around) for ids in own), default=0)
         return [
             CachedEncoding(
