@@ -18,6 +18,11 @@ from transformers import PreTrainedTokenizerBase
 
 from tokcache.transformers.encoding import CachedEncoding
 from tokcache.transformers.hook import Hook, hook_of
+from tokcache.transformers.tiktoken_inside import (
+    accelerate_inside,
+    caches_inside,
+    unaccelerate_inside,
+)
 
 if TYPE_CHECKING:
     from tokcache.cached import CachedTokenizer
@@ -47,20 +52,29 @@ def accelerate(tokenizer: AnyTokenizer, **settings: Any) -> AnyTokenizer:
     backend, are noticed by the next call. Not noticed is another model in the backend:
     accelerate again after ``backend_tokenizer.model = ...``.
 
-    Raises ``TypeError`` if the tokenizer is not a fast one, and as `CachedTokenizer`
-    does.
+    In a tokenizer that is written in Python around a ``tiktoken.Encoding``, such as
+    Kimi's and those of older Qwens, the attribute that is the encoding gets a cache in
+    front.
+
+    Raises ``TypeError`` if the tokenizer is neither, and as `CachedTokenizer` does.
     """
     unaccelerate(tokenizer)
-    tokenizer.__dict__[_FIELD] = Hook(_backend(tokenizer), settings)
+    backend = _backend(tokenizer)
+    if backend is not None:
+        tokenizer.__dict__[_FIELD] = Hook(backend, settings)
+    elif not accelerate_inside(tokenizer, settings):
+        raise _not_fast(tokenizer)
     return tokenizer
 
 
 def unaccelerate(tokenizer: AnyTokenizer) -> AnyTokenizer:
     """Undo `accelerate`, also for those that share the backend; return the object."""
-    hook = hook_of(_backend(tokenizer))
+    backend = _backend(tokenizer)
+    hook = None if backend is None else hook_of(backend)
     if hook is not None:
         hook.detach()
     tokenizer.__dict__.pop(_FIELD, None)
+    unaccelerate_inside(tokenizer)
     return tokenizer
 
 
@@ -69,19 +83,26 @@ def cached_tokenizer(tokenizer: PreTrainedTokenizerBase) -> CachedTokenizer:
 
     Raises ``ValueError`` if the tokenizer is not accelerated.
     """
-    hook = hook_of(_backend(tokenizer))
-    if hook is None:
-        raise ValueError("the tokenizer is not accelerated")
-    return hook.cached
+    backend = _backend(tokenizer)
+    hook = None if backend is None else hook_of(backend)
+    if hook is not None:
+        return hook.cached
+    for cached in caches_inside(tokenizer):
+        return cached
+    raise ValueError("the tokenizer is not accelerated")
 
 
-def _backend(tokenizer: object) -> Tokenizer:
-    backend = getattr(tokenizer, "_tokenizer", None)
-    if isinstance(tokenizer, PreTrainedTokenizerBase) and type(backend) is Tokenizer:
-        return backend
+def _backend(tokenizer: object) -> Tokenizer | None:
+    """Return the backend of a fast tokenizer, None of another one."""
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise _not_fast(tokenizer)
+    backend = vars(tokenizer).get("_tokenizer")
+    return backend if type(backend) is Tokenizer else None
+
+
+def _not_fast(tokenizer: object) -> TypeError:
     kind = type(tokenizer)
-    msg = (
-        "tokenizer must be a fast tokenizer of transformers, "
-        f"got {kind.__module__}.{kind.__qualname__}"
+    return TypeError(
+        "tokenizer must be a fast tokenizer of transformers, or one around a "
+        f"tiktoken.Encoding, got {kind.__module__}.{kind.__qualname__}"
     )
-    raise TypeError(msg)
