@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import pickle
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -338,6 +340,30 @@ def test_nothing_goes_by_the_identity_of_objects() -> None:
     assert len(shared.namespaces) == 2
 
 
+def test_nothing_is_left_when_a_tokenizer_goes() -> None:
+    """The backend is in no circle that the garbage collector cannot see."""
+    fast = accelerate(small())
+    hook, cache = weakref.ref(vars(fast)["_tokcache_hook"]), cached_tokenizer(fast)
+    held = weakref.ref(cache)
+    encoding = fast("<im>hello")[0]
+    shallow = copy.copy(fast)
+    del fast, cache
+    gc.collect()
+    assert shallow("<im>hello").input_ids == small()("<im>hello").input_ids
+    assert hook() is not None
+    backend = shallow.backend_tokenizer
+    method = backend.encode_batch
+    del shallow
+    gc.collect()
+    assert hook() is None
+    assert held() is None
+    assert not vars(backend)
+    assert backend.encode_batch(["<im>hello"])[0].ids == encoding.ids
+    assert encoding.offsets == small()("<im>hello")[0].offsets
+    with pytest.raises(ReferenceError, match="encode_batch"):
+        method(["<im>"])
+
+
 def test_copies_share_a_shared_cache() -> None:
     """A namespace is a tokenizer's content: that of a deep copy is the same."""
     shared = SharedTokenizerCache()
@@ -502,6 +528,6 @@ def test_a_tokenizer_around_tiktoken(copied: Callable[[Any], Any]) -> None:
 
 def test_a_tokenizer_of_neither_kind() -> None:
     neither = Around()
-    neither.model = None
+    vars(neither)["model"] = None
     with pytest.raises(TypeError, match=r"around a tiktoken\.Encoding"):
         accelerate(neither)

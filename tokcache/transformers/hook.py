@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,33 @@ _MUTATORS = ("add_special_tokens", "add_tokens", "train", "train_from_iterator")
 def hook_of(backend: Tokenizer) -> Hook | None:
     """Return the hook that a tokenizer has now, if any."""
     found = backend.__dict__.get("encode_batch")
-    return found if isinstance(found, Hook) else None
+    return found.hook() if isinstance(found, Shadow) else None
+
+
+class Shadow:
+    """Pass a method's calls on to a hook.
+
+    It is all that the tokenizer holds: many versions of it are not seen by the garbage
+    collector, and with what refers back to it would stay for ever.
+    """
+
+    __slots__ = ("_name", "hook")
+
+    def __init__(self, hook: Hook, name: str) -> None:
+        self.hook = weakref.ref(hook)
+        self._name = name
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the hook; ``ReferenceError`` if it is gone."""
+        hook = self.hook()
+        if hook is None:
+            msg = (
+                f"this {self._name} is of a tokenizer that was accelerated, and is gone"
+            )
+            raise ReferenceError(msg)
+        if self._name == "encode_batch":
+            return hook.encode_batch(*args, **options)
+        return hook.change(self._name, *args, **options)
 
 
 class Hook:
@@ -37,7 +64,8 @@ class Hook:
     shadows methods of its class. What is cached are the ids of its twin, which is made
     again when the tokenizer has changed.
 
-    A deep copy or pickle of a hook makes one for the copy of its tokenizer.
+    A deep copy or pickle of a hook makes one for the copy of its tokenizer. When nobody
+    holds it any more the tokenizer has its own methods again.
 
     Thread safety: as the tokenizer itself.
     """
@@ -52,9 +80,8 @@ class Hook:
         self.cached = CachedTokenizer(twin.bare, **self._settings)
         twin.measure(self._root().eligibility)
         self._twin = twin
-        for name in _MUTATORS:
-            backend.__dict__[name] = partial(self._change, name)
-        backend.__dict__["encode_batch"] = self
+        for name in ("encode_batch", *_MUTATORS):
+            backend.__dict__[name] = Shadow(self, name)
 
     def detach(self) -> None:
         """Give the tokenizer its own methods back."""
@@ -63,7 +90,12 @@ class Hook:
             for name in ("encode_batch", *_MUTATORS):
                 backend.__dict__.pop(name, None)
 
-    def __call__(
+    def __del__(self) -> None:
+        # Without a twin it failed before it had put anything there.
+        if "_twin" in self.__dict__:
+            self.detach()
+
+    def encode_batch(
         self,
         input: Any,  # noqa: A002 - the tokenizer's name
         is_pretokenized: bool = False,  # noqa: FBT001, FBT002 - the same
@@ -71,17 +103,12 @@ class Hook:
     ) -> Sequence[Encoding | CachedEncoding]:
         """Return an encoding for each text, pair or list of words."""
         backend = self._backend
-        if (
-            backend is not None
-            and not is_pretokenized
-            and isinstance(input, (list, tuple))
-            and all(type(text) is str for text in input)
-        ):
-            found = self._answer(backend, list(input), special=add_special_tokens)
-            if found is not None:
-                return found
-        if backend is not None:
-            self._count_pass_throughs(input)
+        if backend is not None and isinstance(input, (list, tuple)):
+            if not is_pretokenized and all(type(text) is str for text in input):
+                found = self._answer(backend, list(input), special=add_special_tokens)
+                if found is not None:
+                    return found
+            self._count_pass_throughs(len(input))
         # Also for what failed in the cache: the error is the tokenizer's own.
         return self._encode_batch(input, is_pretokenized, add_special_tokens)
 
@@ -133,13 +160,13 @@ class Hook:
     def _root(self) -> Root:
         return self.cached._state.root  # noqa: SLF001 - one package
 
-    def _count_pass_throughs(self, texts: Sequence[object]) -> None:
+    def _count_pass_throughs(self, number: int) -> None:
         state = self.cached._state  # noqa: SLF001 - one package
         if state.root.eligibility.enabled:
-            for _ in texts:
+            for _ in range(number):
                 state.walker.count_pass_through()
 
-    def _change(self, name: str, *args: Any, **options: Any) -> Any:
+    def change(self, name: str, *args: Any, **options: Any) -> Any:
         """Call a method of the tokenizer that changes it."""
         try:
             return getattr(Tokenizer, name)(self._backend, *args, **options)
