@@ -11,8 +11,8 @@ T ?= 60
 SOURCES := $(wildcard tokcache/*.pyx tokcache/*.pxd) setup.py
 CHECKED := tokcache tests benchmarks setup.py
 
-.PHONY: demo test test-all test-versions check format bench bench-batch bench-hit-ratio \
-  bench-instructions bench-peers profile fuzz build clean
+.PHONY: demo test test-all test-versions test-transformers check format bench bench-batch \
+  bench-hit-ratio bench-instructions bench-peers profile fuzz build clean
 
 demo: build
 	PYTHON=$(PY) sh examples/demo.sh
@@ -27,6 +27,10 @@ test-all:
 # The suite against every supported series of tokenizers; VERSIONS="0.24.0" tries others.
 test-versions:
 	bash tests/every_tokenizers.sh
+
+# Accelerated tokenizers of transformers, with version 4 and 5; VERSIONS as above.
+test-transformers:
+	bash tests/every_transformers.sh
 
 # All that guards the tree: lint, types, stubs against the compiled modules.
 check: build $(VENV)/.lint

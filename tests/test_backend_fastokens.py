@@ -231,7 +231,9 @@ def test_a_conversation_is_encoded_turn_by_turn() -> None:
     cached = CachedTokenizer(inner)
     for n_turns in range(1, 12):
         text = "<e>\n hello foo" * n_turns
-        for flag in ({}, {"add_special_tokens": True}, {"add_special_tokens": False}):
+        flags: list[dict[str, Any]]
+        flags = [{}, {"add_special_tokens": True}, {"add_special_tokens": False}]
+        for flag in flags:
             assert cached.encode(text, **flag) == inner.encode(text, **flag).ids
             assert cached.count(text, **flag) == len(inner.encode(text, **flag))
     stats = cached.cache_stats()

@@ -3,6 +3,8 @@
 
 cimport cython
 
+BUCKET_SECONDS = tuple(2.0 ** (FIRST_POWER + i) / 1e9 for i in range(N_BUCKETS - 1))
+
 
 @cython.final
 cdef class Counters:
@@ -10,3 +12,41 @@ cdef class Counters:
 
     Walkers of one wrapper share the object and change it under their trie's lock.
     """
+
+    cdef void clear(self) noexcept:
+        """Set to zero what `clear_cache` does; the totals keep it."""
+        self.cleared[0] += self.hits
+        self.cleared[1] += self.misses
+        self.cleared[2] += self.cached_tokens
+        self.cleared[3] += self.uncached_tokens
+        self.hits = self.misses = self.cached_tokens = self.uncached_tokens = 0
+
+    def start_timing(self):
+        """Time encodes from now on, for good; it costs each of them some 50 ns."""
+        self.is_timed = True
+
+    def totals(self):
+        """Return what was counted ever, never cleared.
+
+        Hits, misses, cached and uncached tokens, pass-throughs, self-check failures.
+        """
+        return (
+            self.cleared[0] + self.hits,
+            self.cleared[1] + self.misses,
+            self.cleared[2] + self.cached_tokens,
+            self.cleared[3] + self.uncached_tokens,
+            self.pass_throughs,
+            self.self_check_failures,
+        )
+
+    def latencies(self, bint hit, /):
+        """Return how many hits, or misses, each bucket has, and their time in seconds.
+
+        Bucket ``i`` has those that took no longer than ``BUCKET_SECONDS[i]`` and longer
+        than the one before; the last one all others.
+        """
+        cdef int i
+        return (
+            tuple([self.buckets[hit][i] for i in range(N_BUCKETS)]),
+            self.latency_ns[hit] / 1e9,
+        )

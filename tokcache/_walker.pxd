@@ -34,6 +34,7 @@ cdef class Plan:
     cdef str text
     cdef text_view view
     cdef bint special
+    cdef int64_t started  # in ns; 0 if encodes are not timed
     cdef walk reached
     cdef uint64_t version
     cdef uint64_t clears

@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
-from tokcache._counters cimport Counters
+from tokcache._counters cimport Counters, counters_time, now_ns
 from tokcache._ids cimport TokenIds, token_ids_uninitialised
 from tokcache._pieces cimport BRIDGE_CHARS_MAX, pieces_cut, run, runs_group
 from tokcache._scan cimport UNTRIED, Scanner
@@ -97,6 +97,7 @@ cdef class Walker:
 
     cdef object _lookup(self, str text, bint special, bint count_only):
         cdef Trie trie = self.trie
+        cdef int64_t started = now_ns() if self.tally.is_timed else 0
         cdef text_view view = text_of(text)
         cdef walk w
         cdef TokenIds ids
@@ -119,6 +120,7 @@ cdef class Walker:
                     )
                 self.tally.hits += 1
                 self.tally.cached_tokens += total
+                counters_time(self.tally, True, started)
                 return total if count_only else ids
             version = trie.t.store.version
             clears = trie.t.roots[self.root].clears
@@ -140,6 +142,7 @@ cdef class Walker:
         plan.text = text
         plan.view = view
         plan.special = special
+        plan.started = started
         plan.reached = w
         plan.version = version
         plan.clears = clears
@@ -208,10 +211,7 @@ cdef class Walker:
         cdef Trie trie = self.trie
         with cython.critical_section(trie):
             trie.clear_root(self.root, False)
-            self.tally.hits = 0
-            self.tally.misses = 0
-            self.tally.cached_tokens = 0
-            self.tally.uncached_tokens = 0
+            self.tally.clear()
 
     def count_shaped(self, int64_t cached, int64_t uncached, /):
         """Correct the token counts of an encode whose ids were cut or padded after it."""
@@ -544,6 +544,7 @@ cdef class Plan:
             walker.tally.misses += 1
         walker.tally.cached_tokens += self.cached_tokens
         walker.tally.uncached_tokens += self.uncached_tokens
+        counters_time(walker.tally, self.hit, self.started)
         return 0
 
     cdef int _link(self) except -1:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from tokcache.backends.base import Backend
+    from tokcache.chat import Message, Renderer
     from tokcache.eligibility import Explanation
 
 # Methods of the inner tokenizer that change which ids a text has.
@@ -192,6 +193,26 @@ class CachedTokenizer(Flow):
             add_special_tokens = self._adds(add_special_tokens)
         return self._encode(state, sequence, add_special_tokens)
 
+    async def aencode(
+        self,
+        sequence: str,
+        *,
+        add_special_tokens: bool | None = None,
+        **options: Any,
+    ) -> TokenIds | Encoding:
+        """Return what `encode` does, and keep the event loop free meanwhile.
+
+        What is cached, or short, is answered at once; the rest is encoded in a thread.
+        Observers are called where the encode ends. Raises as `encode`. Who is cancelled
+        leaves an encode under way, and what it stores.
+        """
+        from tokcache import aio  # noqa: PLC0415 - asyncio takes long to import
+
+        text = _exact_str(sequence, "sequence")
+        if add_special_tokens is None:
+            add_special_tokens = self._backend.adds_special_tokens
+        return await aio.encode(self, text, add_special_tokens, options)
+
     def encode_batch(
         self,
         input: Sequence[Any],  # noqa: A002 - the inner tokenizer's name
@@ -263,13 +284,34 @@ class CachedTokenizer(Flow):
             ids += state.backend.encode_segment(part.text, part.allow_special)
         return TokenIds(ids)
 
-    def count(
+    def count(  # noqa: PLR0913 - all but two by name
         self,
-        sequence: str,
+        sequence: str | None = None,
         add_special_tokens: bool | None = None,  # noqa: FBT001 - as in encode
+        *,
+        messages: Sequence[Message] | None = None,
+        template: str | Renderer | None = None,
+        tools: Sequence[Any] | None = None,
+        add_generation_prompt: bool = False,
         **options: Any,
     ) -> int:
-        """Return how many ids ``encode`` would return; cached ones are not built."""
+        """Return how many ids ``encode`` would return; cached ones are not built.
+
+        Instead of a text it may be ``messages`` in OpenAI's form with a ``template``:
+        the name of a plain format of `tokcache.chat`, a Jinja chat template, or what
+        has a method ``render``. Then special tokens are added only if asked for, for a
+        template writes them itself. Raises ``TypeError`` for both, or neither, and
+        `tokcache.chat.ChatError` for messages that cannot be rendered.
+        """
+        if messages is not None or template is not None or tools is not None:
+            from tokcache.chat_count import rendered  # noqa: PLC0415 - seldom needed
+
+            sequence = rendered(
+                sequence, messages, template, tools, add_generation_prompt
+            )
+            add_special_tokens = bool(add_special_tokens)
+        elif sequence is None or add_generation_prompt:
+            raise TypeError("count needs a text, or messages and a template")
         state = self._state
         text = _exact_str(sequence, "sequence")
         if options or self._checks_text:
@@ -345,6 +387,12 @@ class CachedTokenizer(Flow):
     def inner(self) -> Any:
         """Return the wrapped tokenizer."""
         return self._inner
+
+    def _replace_inner(self, inner: Any) -> None:
+        """Wrap another tokenizer from now on: an empty cache, the same counters."""
+        self._inner = inner
+        self._backend = backend_for(inner, max_chars=self._max_chars_given)
+        self.invalidate()
 
     def cache_stats(self) -> L1CacheStats:
         """Return the counters as they are now; all zero if always disabled. O(1)."""

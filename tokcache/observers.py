@@ -10,6 +10,10 @@ from tokcache.stats import CacheEventFn, CacheTokenUsage, CacheTokenUsageFn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from prometheus_client import CollectorRegistry
+
+    from tokcache.cached import CachedTokenizer
+
 logger = logging.getLogger("tokcache")
 
 
@@ -48,3 +52,21 @@ class Observers:
                 logger.exception(
                     "a tokcache observer raised; later errors are only counted"
                 )
+
+
+def publish_metrics(
+    cached: CachedTokenizer,
+    *,
+    model: str = "",
+    registry: CollectorRegistry | None = None,
+) -> None:
+    """Publish a wrapper's counters to Prometheus: see `tokcache.metrics.publish`.
+
+    Raises ``ModuleNotFoundError`` if ``prometheus_client`` is not installed.
+    """
+    try:
+        from tokcache.metrics import publish  # noqa: PLC0415 - an optional extra
+    except ModuleNotFoundError as problem:
+        error = "metrics need prometheus_client: pip install 'tokcache[metrics]'"
+        raise ModuleNotFoundError(error, name=problem.name) from problem
+    publish(cached, model=model, registry=registry)

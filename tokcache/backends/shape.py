@@ -53,10 +53,14 @@ class Shape:
         """Return ids, padded; ``longest`` is the most that a text of the call has."""
         if not self.pads:
             return ids
+        pads = [self.pad_id] * (self.padded_length(len(ids), longest) - len(ids))
+        return pads + ids if self.pads_left else ids + pads
+
+    def padded_length(self, n_ids: int, longest: int | None = None) -> int:
+        """Return how many ids there are with pads; as many as before if none fit."""
         length = self.pad_length
         if length is None:
-            length = len(ids) if longest is None else longest
+            length = n_ids if longest is None else longest
         if self.pad_multiple:
             length += -length % self.pad_multiple
-        pads = [self.pad_id] * (length - len(ids))
-        return pads + ids if self.pads_left else ids + pads
+        return max(length, n_ids)
