@@ -24,7 +24,8 @@ PROMPT = "<s>hello<s>foo<s>"
 
 @pytest.fixture(scope="module")
 def plain() -> Any:
-    return PreTrainedTokenizerFast(tokenizer_object=data.load_family(prompts.family()))
+    backend = data.load_family(prompts.family())
+    return PreTrainedTokenizerFast(tokenizer_object=backend)  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="module")

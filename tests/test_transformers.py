@@ -528,6 +528,6 @@ def test_a_tokenizer_around_tiktoken(copied: Callable[[Any], Any]) -> None:
 
 def test_a_tokenizer_of_neither_kind() -> None:
     neither = Around()
-    vars(neither)["model"] = None
+    neither.__dict__["model"] = None
     with pytest.raises(TypeError, match=r"around a tiktoken\.Encoding"):
         accelerate(neither)
