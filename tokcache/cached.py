@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from tokcache._ids import TokenIds
 from tokcache._trie import Trie
@@ -46,6 +46,9 @@ _SWITCHES = frozenset(
 # Attributes whose value is looked at in every call, so that setting one changes nothing
 # that is cached.
 _LIVE_STATE = frozenset({"encode_special_tokens"})
+
+# What `count` takes to count messages.
+CHAT_OPTIONS = frozenset({"messages", "template", "tools", "add_generation_prompt"})
 
 
 class CachedTokenizer(Flow):
@@ -284,15 +287,29 @@ class CachedTokenizer(Flow):
             ids += state.backend.encode_segment(part.text, part.allow_special)
         return TokenIds(ids)
 
-    def count(  # noqa: PLR0913 - all but two by name
+    @overload
+    def count(
+        self,
+        sequence: str,
+        add_special_tokens: bool | None = None,  # noqa: FBT001 - as in encode
+        **options: Any,
+    ) -> int: ...
+    @overload
+    def count(
+        self,
+        sequence: None = None,
+        add_special_tokens: bool | None = None,  # noqa: FBT001 - as in encode
+        *,
+        messages: Sequence[Message],
+        template: str | Renderer,
+        tools: Sequence[Any] | None = None,
+        add_generation_prompt: bool = False,
+        **options: Any,
+    ) -> int: ...
+    def count(
         self,
         sequence: str | None = None,
         add_special_tokens: bool | None = None,  # noqa: FBT001 - as in encode
-        *,
-        messages: Sequence[Message] | None = None,
-        template: str | Renderer | None = None,
-        tools: Sequence[Any] | None = None,
-        add_generation_prompt: bool = False,
         **options: Any,
     ) -> int:
         """Return how many ids ``encode`` would return; cached ones are not built.
@@ -303,28 +320,26 @@ class CachedTokenizer(Flow):
         template writes them itself. Raises ``TypeError`` for both, or neither, and
         `tokcache.chat.ChatError` for messages that cannot be rendered.
         """
-        if messages is not None or template is not None or tools is not None:
-            from tokcache.chat_count import rendered  # noqa: PLC0415 - seldom needed
-
-            sequence = rendered(
-                sequence, messages, template, tools, add_generation_prompt
-            )
-            add_special_tokens = bool(add_special_tokens)
-        elif sequence is None or add_generation_prompt:
-            raise TypeError("count needs a text, or messages and a template")
         state = self._state
-        text = _exact_str(sequence, "sequence")
-        if options or self._checks_text:
+        if options or self._checks_text or type(sequence) is not str:
+            if sequence is None or not CHAT_OPTIONS.isdisjoint(options):
+                from tokcache.chat_count import rendered  # noqa: PLC0415 - seldom needed
+
+                sequence = rendered(sequence, options)
+                add_special_tokens = bool(add_special_tokens)
+            sequence = _exact_str(sequence, "sequence")
             call = self._call(None, False, options)  # noqa: FBT003
             if call is None:
                 return len(
-                    self.encode(text, add_special_tokens=add_special_tokens, **options)
+                    self.encode(
+                        sequence, add_special_tokens=add_special_tokens, **options
+                    )
                 )
-            call.check_text(text)
+            call.check_text(sequence)
             state = self._state_of(call)
         if add_special_tokens is not True and add_special_tokens is not False:
             add_special_tokens = self._adds(add_special_tokens)
-        return self._count(state, text, add_special_tokens)
+        return self._count(state, sequence, add_special_tokens)
 
     def decode(self, ids: Iterable[int], *args: Any, **options: Any) -> str:
         """Return the inner tokenizer's text for ``ids``."""

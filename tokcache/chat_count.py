@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tokcache.chat import ChatTemplate, render
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from tokcache.chat import Message, Renderer
+def rendered(sequence: str | None, options: dict[str, Any]) -> str:
+    """Return the prompt of messages; ``TypeError`` if it is not clear which.
 
-
-def rendered(
-    sequence: str | None,
-    messages: Sequence[Message] | None,
-    template: str | Renderer | None,
-    tools: Sequence[Any] | None,
-    add_generation_prompt: bool,  # noqa: FBT001 - all of one call
-) -> str:
-    """Return the prompt of messages; ``TypeError`` if it is not clear which."""
+    What it needs is taken out of the options of the call.
+    """
+    messages = options.pop("messages", None)
+    template = options.pop("template", None)
+    tools = options.pop("tools", None)
+    add_generation_prompt = options.pop("add_generation_prompt", False)
     if sequence is not None:
-        raise TypeError("count takes a text or messages, not both")
+        raise TypeError("count takes a text, or messages with what belongs to them")
     if messages is None:
-        raise TypeError("count needs messages with a template or tools")
+        raise TypeError("count needs a text, or messages and a template")
     if isinstance(messages, (str, bytes)):
         msg = f"messages must be a list of messages, got {type(messages).__name__}"
         raise TypeError(msg)
