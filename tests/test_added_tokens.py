@@ -251,3 +251,28 @@ def test_whatever_is_added_again_the_ids_are_the_tokenizers() -> None:
         for _ in range(25):
             assert_same(cached, tokenizers[1], "".join(rng.choices(pieces, k=6)))
     assert 100 < on < 400
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "pair"),
+    [
+        (normalizers.NFD(), ("\u00e9", "e\u0301")),
+        (normalizers.Lowercase(), ("<A>", "<a>")),
+    ],
+)
+def test_two_tokens_with_one_normal_form_turn_the_cache_off(
+    normalizer: normalizers.Normalizer, pair: tuple[str, str]
+) -> None:
+    """Which of them is matched differs from one copy of a tokenizer to the next."""
+    tokenizer = toy(special("<s>"))
+    tokenizer.normalizer = normalizer
+    tokenizer.add_tokens([plain(content, normalized=True) for content in pair])
+    cached = CachedTokenizer(tokenizer)
+    assert "left to chance" in str(cached.explain().reason)
+    for text in ("<s>" + "".join(pair) * 3, *pair):
+        for _ in range(2):
+            assert cached.encode(text).ids == tokenizer.encode(text).ids
+    # In phase 1 each is looked for as it is written.
+    apart = toy(special("<s>"), *map(plain, pair))
+    apart.normalizer = normalizer
+    assert CachedTokenizer(apart).explain().enabled

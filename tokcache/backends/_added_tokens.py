@@ -105,7 +105,7 @@ def confirm(
 
     Tokens for which nothing shows how they are matched become refused.
     """
-    reason = _vanishing_reason(inner, added)
+    reason = _form_reason(inner, added)
     if reason is not None or lists_are_true():
         return reason, tokens
     reason = _hidden_reason(inner, added)
@@ -155,20 +155,31 @@ def exact_copy(inner: Tokenizer, *, normalizes: bool) -> Tokenizer | None:
     return None if doubts else copy
 
 
-def _vanishing_reason(inner: Tokenizer, added: Sequence[AddedTokenView]) -> str | None:
-    """Return which token is looked for as an empty text, if any.
+def _form_reason(inner: Tokenizer, added: Sequence[AddedTokenView]) -> str | None:
+    """Return which token's normal form nothing can be relied on for, if any.
 
-    On such a token any encode can panic or never return, so none is tried.
+    One that is looked for as an empty text can make any encode panic or never return,
+    so none is tried. Of two with one form, either may be matched: that is settled by
+    the order of a hash table, so even a copy of the tokenizer can have other ids.
     """
     normalizer = inner.normalizer
     if normalizer is None:
         return None
+    tokens: dict[str, str] = {}
     for token in added:
         if token.normalized:
             content = token.content
-            size = attempt(lambda: len(normalizer.normalize_str(content)))  # noqa: B023
-            if size == 0:
+            form = attempt(lambda: (normalizer.normalize_str(content),))  # noqa: B023
+            if isinstance(form, str):
+                continue
+            if not form[0]:
                 return f"the added token {content!r} normalizes to nothing"
+            other = tokens.setdefault(form[0], content)
+            if other != content:
+                return (
+                    f"the added tokens {other!r} and {content!r} normalize to the same "
+                    "text, and which of them is matched is left to chance"
+                )
     return None
 
 
