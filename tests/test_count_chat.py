@@ -92,8 +92,8 @@ def test_a_history_that_is_trimmed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "needs a text, or messages"),
-        ({"add_generation_prompt": True}, "needs a text, or messages"),
+        ({}, "sequence must be a str, or messages"),
+        ({"add_generation_prompt": True}, "sequence must be a str, or messages"),
         ({"sequence": "a", "add_generation_prompt": True}, "takes a text, or messages"),
         ({"sequence": "a", "messages": MESSAGES}, "takes a text, or messages"),
         (
@@ -101,8 +101,8 @@ def test_a_history_that_is_trimmed() -> None:
             "takes a text, or messages",
         ),
         ({"sequence": "a", "template": "qwen3"}, "takes a text, or messages"),
-        ({"template": "qwen3"}, "needs a text, or messages"),
-        ({"tools": TOOLS}, "needs a text, or messages"),
+        ({"template": "qwen3"}, "sequence must be a str, or messages"),
+        ({"tools": TOOLS}, "sequence must be a str, or messages"),
         ({"messages": MESSAGES}, "needs a template"),
         ({"messages": "hello", "template": "qwen3"}, "got str"),
     ],

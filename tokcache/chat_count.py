@@ -20,7 +20,7 @@ def rendered(sequence: str | None, options: dict[str, Any]) -> str:
     if sequence is not None:
         raise TypeError("count takes a text, or messages with what belongs to them")
     if messages is None:
-        raise TypeError("count needs a text, or messages and a template")
+        raise TypeError("sequence must be a str, or messages and a template given")
     if isinstance(messages, (str, bytes)):
         msg = f"messages must be a list of messages, got {type(messages).__name__}"
         raise TypeError(msg)
