@@ -16,6 +16,7 @@ from unittest import mock
 
 from tests.fuzz.campaign import Totals, random_case, run_case
 from tokcache import eligibility
+from tokcache.flow import _Fed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +88,7 @@ def _encode_without_anchor(self: Any, text: str) -> list[int]:
 
 def _feed_unchecked(
     _: Any, state: Any, plan: Any, _text: str, _special: bool, encode: Any, *_batch: Any
-) -> int | None:
+) -> _Fed:
     """Feed each segment with its ends made what the self-check wants to see."""
     tokens = state.root.eligibility.tokens
     n_chars = 0
@@ -104,8 +105,8 @@ def _feed_unchecked(
                 ids[-1:] = [tokens[found[-1][1]].id]
             fed.append(ids)
         if plan.feed_segments(run, fed):
-            return None
-    return n_chars
+            return _Fed(None, 0)
+    return _Fed(n_chars, 0)
 
 
 RULES = "tokcache.eligibility."
