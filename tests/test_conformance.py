@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tokcache import CachedTokenizer
+from tokcache.backends._added_tokens import lists_are_true
 
 from . import data, engines
 
@@ -236,7 +237,9 @@ def conform(engine: Engine, tally: Tally) -> None:
     assert engine.family == "t5_small" or not any(
         each.self_check_failures for each in stats
     )
-    if all(root.off for root in roots):
+    is_shaped = large.cached.explain().bypass is not None
+    if all(root.off for root in roots) or (is_shaped and not lists_are_true()):
+        # Before 0.23 what truncation leaves is not always computed from cached ids.
         assert not any(each.entries or each.hits for each in stats)
         return
     assert stats[0].entries

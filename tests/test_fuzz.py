@@ -101,12 +101,15 @@ def test_every_text_of_a_small_world(pre: str, normalizer: str, flags: Flags) ->
         for cached in (roomy, tight):
             ids = cached.encode(text, add_special_tokens=add_special_tokens)
             assert ids == wanted, (text, add_special_tokens)
-    assert roomy.cache_stats().hits > 300
-    assert tight.cache_stats().evictions > 300
+    if lists_are_true():  # else the cache may have to be off for such overlaps
+        assert roomy.cache_stats().hits > 300
+        assert tight.cache_stats().evictions > 300
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_rule_that_is_off_is_missed(mutant: Mutant) -> None:
+    if "rstrip" in mutant.name and not lists_are_true():
+        pytest.skip("before 0.23 another rule refuses such tokens first")
     assert mutant.first_wrong(MUTANT_SEED, MUTANT_CASES) is not None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import os
@@ -15,9 +16,10 @@ import pytest
 from tests.encoding_runs import build, make_texts
 from tests.toys import plain, special, toy
 from tokcache import CachedTokenizer, SharedTokenizerCache
+from tokcache.backends._added_tokens import lists_are_true
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tokenizers import Tokenizer
 
@@ -45,6 +47,16 @@ def run_threads(*targets: Callable[[], None]) -> None:
         raise errors[0]
 
 
+@contextlib.contextmanager
+def old_versions_own_error() -> Iterator[None]:
+    """Let pass what a tokenizer before 0.21 raises where two threads use it at once."""
+    try:
+        yield
+    except RuntimeError as error:
+        if lists_are_true() or "borrowed" not in str(error):
+            raise
+
+
 def test_threads_share_a_tokenizer_whose_truncation_is_switched() -> None:
     """B41: ids of one setting or the other, and none of them stored as the other's."""
     inner = build()
@@ -58,26 +70,31 @@ def test_threads_share_a_tokenizer_whose_truncation_is_switched() -> None:
     def switch() -> None:
         for _ in range(7):
             while not finished.acquire(blocking=False):
-                cached.enable_truncation(5)
-                cached.no_truncation()
+                with old_versions_own_error():
+                    cached.enable_truncation(5)
+                with old_versions_own_error():
+                    cached.no_truncation()
 
     def encode() -> None:
         try:
             for text in TEXTS[:20] * rounds:
-                assert cached.encode(text).ids in (whole[text], short[text])
+                with old_versions_own_error():
+                    assert cached.encode(text).ids in (whole[text], short[text])
         finally:
             finished.release()
 
     def encode_batch() -> None:
         try:
             for _ in range(rounds):
-                found: Any = cached.encode_batch(TEXTS)
-                for text, ids in zip(TEXTS, found, strict=True):
-                    assert ids.ids in (whole[text], short[text])
+                with old_versions_own_error():
+                    found: Any = cached.encode_batch(TEXTS)
+                    for text, ids in zip(TEXTS, found, strict=True):
+                        assert ids.ids in (whole[text], short[text])
         finally:
             finished.release()
 
     run_threads(switch, *[encode] * 4, *[encode_batch] * 3)
+    cached.no_truncation()
     for text in TEXTS:
         assert cached.encode(text).ids == whole[text]
     assert [ids.ids for ids in cached.encode_batch(TEXTS)] == list(whole.values())
