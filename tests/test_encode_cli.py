@@ -8,11 +8,13 @@ import json
 import os
 import sys
 import tracemalloc
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from tests.encoding_runs import (
     build,
@@ -414,7 +416,9 @@ def full_disk(_: int) -> None:
 def test_a_terminal_is_shown_how_far_it_is(
     folder: Path, tmp_path: Path, monkeypatch: MonkeyPatch, capsys: CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
+    # What makes a terminal is rich's to find out, by more of the environment than this.
+    monkeypatch.setattr(gauge, "Console", partial(Console, force_terminal=True))
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(gauge, "_SECONDS_BETWEEN_REFRESHES", 0)
     arguments = command(folder, tmp_path / "o", *SMALL, files=[folder / "texts.jsonl"])
