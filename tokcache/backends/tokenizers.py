@@ -16,6 +16,7 @@ from tokcache.backends._added_tokens import (
     with_added,
 )
 from tokcache.backends.base import Backend
+from tokcache.backends.probing import UNLIKELY
 from tokcache.backends.shape import Shape
 from tokcache.eligibility import (
     AddedTokenView,
@@ -41,10 +42,6 @@ CHARS_A_TOKEN = 16
 
 # The parameter that makes a model draw lots. None and 0 turn it off.
 RANDOMNESS = {models.BPE: "dropout", models.Unigram: "alpha"}
-
-# Characters that no vocabulary is likely to have, to see a model's unknown id.
-UNLIKELY = ("\U000f5e1c", "\U00105e1c", "\ue5c1")
-
 
 NONE_LEFT = "none of the added tokens can be a boundary"
 
