@@ -28,12 +28,8 @@ from tokcache.backends._added_tokens import (
     UNKNOWN_PHASE,
     lists_are_true,
 )
-from tokcache.backends.tokenizers import (
-    LARGE,
-    UNLIKELY,
-    TokenizersBackend,
-    _try_alone,
-)
+from tokcache.backends.probing import UNLIKELY
+from tokcache.backends.tokenizers import LARGE, TokenizersBackend, _try_alone
 from tokcache.eligibility import TokenVerdict
 
 from . import data
