@@ -111,7 +111,7 @@ def test_a_namespace_may_be_forgotten_while_it_is_asked_about(call: str) -> None
         gc.collect()
         cache.clear(b"one")
 
-    name = {"stats": "root_usage", "clear": "clear"}[call]
+    name = {"stats": "usage", "clear": "clear"}[call]
     trie, cache._trie = cache._trie, Watched(cache._trie, name, forget)
     getattr(cache, call)(b"one")
     cache._trie = trie

@@ -183,24 +183,34 @@ cdef class Trie:
             info.insertions = info.evictions = info.oversized = info.refused = 0
 
     def usage(self, root=None):
-        """Return entries, tails, memory and resident bytes, and what happened to prompts.
+        """Return what one root holds and what happened to its prompts, or of all together.
 
-        That is insertions, evictions, prompts that alone are over a budget, prompts of
-        which not everything was admitted, and whether the gate is closed. Entries and
-        tails are those of one root if it is given, the rest is the whole cache's. O(roots).
+        Entries, tails, memory and resident bytes, insertions, evictions, prompts that alone
+        are over a budget, prompts of which not everything was admitted, and whether the
+        gate is closed. The resident bytes of a root are those of its nodes and segments;
+        tables and sketch, and what closed roots counted, are in the sums only. O(roots).
         """
         cdef int64_t entries = 0
         cdef int64_t tails = 0
         cdef uint32_t i
+        cdef root_info* info
         with cython.critical_section(self):
-            if root is None:
-                for i in range(self.t.n_roots):
-                    entries += self.t.roots[i].n_segments
-                    tails += self.t.roots[i].n_tails
-            else:
-                i = _checked_root(&self.t, root)
-                entries = self.t.roots[i].n_segments
-                tails = self.t.roots[i].n_tails
+            if root is not None:
+                info = self.t.roots[<uint32_t> _checked_root(&self.t, root)]
+                return (
+                    info.n_segments,
+                    info.n_tails,
+                    info.memory_bytes,
+                    info.resident_bytes,
+                    info.insertions,
+                    info.evictions,
+                    info.oversized,
+                    info.refused,
+                    bool(self.t.wheel.is_closed),
+                )
+            for i in range(self.t.n_roots):
+                entries += self.t.roots[i].n_segments
+                tails += self.t.roots[i].n_tails
             return (
                 entries,
                 tails,
@@ -211,26 +221,6 @@ cdef class Trie:
                 self.t.oversized,
                 self.t.refused,
                 bool(self.t.wheel.is_closed),
-            )
-
-    def root_usage(self, root):
-        """Return what one root holds and what happened to its prompts.
-
-        Entries, tails, memory and resident bytes (of nodes and segments), insertions,
-        evictions, prompts over a budget, prompts of which not everything was admitted.
-        """
-        cdef root_info* info
-        with cython.critical_section(self):
-            info = self.t.roots[<uint32_t> _checked_root(&self.t, root)]
-            return (
-                info.n_segments,
-                info.n_tails,
-                info.memory_bytes,
-                info.resident_bytes,
-                info.insertions,
-                info.evictions,
-                info.oversized,
-                info.refused,
             )
 
     def leaves(self):
