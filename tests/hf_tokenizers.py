@@ -62,6 +62,8 @@ def texts_of(family: str) -> list[str]:
     return [*prompts, "", " ", "hello", f"{marks} x{marks}", "Übung 中文 👩‍👩‍👧 \n\n"]
 
 
+CONFIGURATION = ("tokenizer_config.json", "chat_template.jinja")
+
 ENCODING = (
     "ids",
     "type_ids",
@@ -95,7 +97,9 @@ def outcome(call: Callable[[], Any], *, deep: bool) -> Any:
 
 def comparable(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.dtype, value.tolist()
+        return value.dtype, comparable(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return type(value), [comparable(each) for each in value]
     return value
 
 
@@ -104,14 +108,26 @@ def pickled(tokenizer: Any) -> Any:
     return pickle.loads(pickle.dumps(tokenizer))  # noqa: S301 - our own bytes
 
 
+def configuration(family: str) -> dict[str, bytes]:
+    """Return the files beside a family's ``tokenizer.json`` that make it the user's."""
+    packed = data.DATA / "tokenizers" / family
+    found = {
+        name: gzip.decompress((packed / f"{name}.gz").read_bytes())
+        for name in CONFIGURATION
+        if (packed / f"{name}.gz").is_file()
+    }
+    file = data._packaged_file(family) if family in data.PACKAGED else None
+    if not found and file is not None:
+        beside = [file.with_name(name) for name in CONFIGURATION]
+        found = {path.name: path.read_bytes() for path in beside if path.is_file()}
+    return found
+
+
 def configured(family: str, folder: Path) -> Any:
     """Load a family as users do: with its own class, special tokens and template."""
-    packed = data.DATA / "tokenizers" / family
     folder.joinpath("tokenizer.json").write_text(data.family_text(family), "utf-8")
-    for name in ("tokenizer_config.json", "chat_template.jinja"):
-        if (packed / f"{name}.gz").is_file():
-            content = gzip.decompress((packed / f"{name}.gz").read_bytes())
-            (folder / name).write_bytes(content)
+    for name, content in configuration(family).items():
+        (folder / name).write_bytes(content)
     config = json.loads((folder / "tokenizer_config.json").read_bytes())
     if config.get("tokenizer_class", "PreTrainedTokenizer") == "PreTrainedTokenizer":
         return transformers.PreTrainedTokenizerFast.from_pretrained(folder)
