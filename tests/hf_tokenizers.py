@@ -91,7 +91,7 @@ def outcome(call: Callable[[], Any], *, deep: bool) -> Any:
     if not isinstance(found, transformers.BatchEncoding):
         return comparable(found)
     return {name: comparable(value) for name, value in found.items()}, [
-        facts(each) for each in found.encodings if deep
+        facts(each) for each in found.encodings or () if deep
     ]
 
 
@@ -101,6 +101,12 @@ def comparable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value), [comparable(each) for each in value]
     return value
+
+
+def assert_same(raw: Any, fast: Any, call: Callable[[Any], Any], *, deep: bool) -> None:
+    """Check that a call of both answers the same, or fails alike."""
+    got, want = (outcome(lambda t=t: call(t), deep=deep) for t in (fast, raw))  # type: ignore[misc]
+    assert got == want
 
 
 def pickled(tokenizer: Any) -> Any:

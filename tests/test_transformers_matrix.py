@@ -11,10 +11,10 @@ import pytest
 
 from . import data
 from .hf_tokenizers import (
+    assert_same,
     configuration,
     configured,
     facts,
-    outcome,
     plain_tokenizer,
     small,
     texts_of,
@@ -140,11 +140,6 @@ def _called(given: Any, options: dict[str, Any], tokenizer: Any) -> Any:
 
 def _templated(chat: Any, options: dict[str, Any], tokenizer: Any) -> Any:
     return tokenizer.apply_chat_template(chat, **options)
-
-
-def assert_same(raw: Any, fast: Any, call: Callable[[Any], Any], *, deep: bool) -> None:
-    got, want = (outcome(lambda t=t: call(t), deep=deep) for t in (fast, raw))  # type: ignore[misc]
-    assert got == want
 
 
 @pytest.mark.parametrize("family", data.families())
