@@ -3,7 +3,12 @@
 The source folder is the repository, so that one link serves there and in the pages.
 """
 
+import os
+
 from tokcache import __version__
+
+# It would say that there is no PyTorch.
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
 project = "tokcache"
 author = "the tokcache authors"
