@@ -9,9 +9,9 @@ PY := $(BIN)/python
 REQUIRE ?=
 T ?= 60
 SOURCES := $(wildcard tokcache/*.pyx tokcache/*.pxd) setup.py
-CHECKED := tokcache tests benchmarks setup.py
+CHECKED := tokcache tests benchmarks examples docs setup.py
 
-.PHONY: demo test test-all test-versions test-transformers check format bench bench-batch \
+.PHONY: demo test test-all test-versions test-transformers check docs format bench bench-batch \
   bench-hit-ratio bench-instructions bench-peers profile fuzz build clean
 
 demo: build
@@ -32,8 +32,8 @@ test-versions:
 test-transformers:
 	bash tests/every_transformers.sh
 
-# All that guards the tree: lint, types, stubs against the compiled modules.
-check: build $(VENV)/.lint
+# All that guards the tree: lint, types, stubs against the compiled modules, the pages.
+check: build $(VENV)/.lint docs
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint tokcache
@@ -42,6 +42,10 @@ check: build $(VENV)/.lint
 	$(PY) -m mypy.stubtest --allowlist requirements/stubtest-allowlist.txt \
 	  --ignore-unused-allowlist tokcache._batch tokcache._counters tokcache._ids \
 	  tokcache._scan tokcache._trie tokcache._walker
+
+# The pages as a site: out/site/. A warning (a broken link, say) is an error.
+docs: build $(VENV)/.docs
+	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -c docs . out/site
 
 format: build $(VENV)/.lint
 	$(BIN)/ruff check --fix $(CHECKED)
@@ -90,8 +94,13 @@ $(VENV)/.installed: pyproject.toml requirements/tokenizer-files.txt
 	touch $@
 
 # Apart from the rest: not all of these tools run on every Python that the suite does.
+# With what `make docs` needs, since every install compiles.
 $(VENV)/.lint: $(VENV)/.installed
-	$(PY) -m pip install --quiet --no-build-isolation --editable ".[lint]"
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[lint,docs]"
+	touch $@ $(VENV)/.docs
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[docs]"
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.installed
