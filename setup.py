@@ -33,6 +33,7 @@ if switched("NO_POLICY"):
     macros.append(("TOKCACHE_NO_POLICY", "1"))
 if switched("SANITIZE"):
     flags = [
+        "-O1",  # compiles in half the time
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=undefined",
         "-fno-wrapv",  # the interpreter says -fwrapv, and nothing would overflow
