@@ -8,10 +8,12 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 REQUIRE ?=
 T ?= 60
+JOBS ?= auto
 SOURCES := $(wildcard tokcache/*.pyx tokcache/*.pxd) setup.py
 CHECKED := tokcache tests benchmarks examples docs setup.py
 
-.PHONY: demo test test-all test-versions test-transformers check docs format bench bench-batch \
+.PHONY: demo test test-all test-asan test-valgrind test-versions test-transformers check \
+  docs format bench bench-batch \
   bench-hit-ratio bench-instructions bench-peers profile fuzz build clean
 
 demo: build
@@ -78,6 +80,15 @@ bench-hit-ratio: build $(VENV)/.bench
 bench-batch: build $(VENV)/.bench
 	$(PY) -m benchmarks.batch --json out/batch.json $(OPTIONS)
 	$(PY) -m benchmarks.encode_files --json out/encode_files.json $(FILES)
+
+# The suite on a core built with the Address and UndefinedBehaviour sanitizers, in out/asan.
+# OPTIONS="-n 1 tests/test_ids.py" and such go to pytest. See docs/robustness.md.
+test-asan: build
+	$(PY) -m tests.sanitizers.watched asan -n $(JOBS) $(OPTIONS)
+
+# The tests of the core under valgrind, in out/valgrind; some ten minutes.
+test-valgrind: build
+	$(PY) -m tests.sanitizers.watched valgrind $(OPTIONS)
 
 # T seconds of random tokenizers and texts: cached ids against the tokenizer's own.
 fuzz: build

@@ -3,7 +3,7 @@
 
 cimport cython
 
-BUCKET_SECONDS = tuple(2.0 ** (FIRST_POWER + i) / 1e9 for i in range(N_BUCKETS - 1))
+BUCKET_SECONDS = tuple([2.0 ** (FIRST_POWER + i) / 1e9 for i in range(N_BUCKETS - 1)])
 
 
 @cython.final
