@@ -11,6 +11,12 @@ from tokcache._text cimport text_view
 from tokcache._trie cimport Trie, piece, walk
 
 
+cdef enum feed_status:
+    TAKEN = 0
+    EACH_SEGMENT = 1  # boundary ids differ from the scan: encode each segment by itself
+    WHOLE_TEXT = 2  # an anchor or a boundary is not where it must be: encode the text
+
+
 cdef class Walker:
     cdef readonly Trie trie
     cdef readonly Scanner scanner
@@ -57,7 +63,11 @@ cdef class Plan:
     cdef int _find_known(self, bint copies) except -1
     cdef run* _checked_run(self, Py_ssize_t i) except NULL
     cdef str _with_anchor(self, const piece* first, Py_ssize_t end)
+    cdef str _run_text(self, const run* r)
     cdef int64_t _take(self, ids) except -1
+    cdef feed_status _feed(self, run* r, ids) except? WHOLE_TEXT
+    cdef TokenIds _finish(self)
+    cdef TokenIds _finish_whole(self, TokenIds result)
     cdef bint _split(self, const run* r, int64_t start) noexcept
     cdef int _link(self) except -1
     cdef int _count(self) except -1

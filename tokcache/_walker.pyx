@@ -15,7 +15,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
 from tokcache._counters cimport Counters, counters_time, now_ns
-from tokcache._ids cimport TokenIds, token_ids_uninitialised
+from tokcache._ids cimport TokenIds, copy_plain_ids, token_ids_uninitialised
 from tokcache._pieces cimport BRIDGE_CHARS_MAX, pieces_cut, run, runs_group
 from tokcache._scan cimport UNTRIED, Scanner
 from tokcache._store cimport node, segment, segment_ids
@@ -32,11 +32,6 @@ from tokcache._trie cimport (
 
 import operator
 
-
-cdef enum feed_status:
-    TAKEN = 0
-    EACH_SEGMENT = 1  # boundary ids differ from the scan: encode each segment by itself
-    WHOLE_TEXT = 2  # an anchor or a boundary is not where it must be: encode the text
 
 BRIDGE_CHARS = BRIDGE_CHARS_MAX
 
@@ -271,7 +266,7 @@ cdef class Plan:
         """Cut the rest of the text and look each piece up; ids are copied if asked."""
         cdef Scanner scanner = self.walker.scanner
         cdef Trie trie = self.walker.trie
-        cdef set untried = set()
+        cdef set untried = None
         cdef int32_t token
         cdef Py_ssize_t k
         if not pieces_cut(&self.pieces, scanner, &self.view, &self.reached):
@@ -279,8 +274,10 @@ cdef class Plan:
         for k in range(self.pieces.n):
             token = self.pieces.items[k].token
             if token != NO_TOKEN and scanner.statuses[token] == UNTRIED:
+                if untried is None:
+                    untried = set()
                 untried.add(token)
-        self.untried = sorted(untried)
+        self.untried = [] if untried is None else sorted(untried)
         self.has_boundary = self.pieces.n > 0
         with cython.critical_section(trie):
             self._find_known(copies)
@@ -334,7 +331,9 @@ cdef class Plan:
 
     def run_text(self, Py_ssize_t i, /):
         """Return the text to encode for a run: its anchor, then its pieces."""
-        cdef run* r = self._checked_run(i)
+        return self._run_text(self._checked_run(i))
+
+    cdef str _run_text(self, const run* r):
         return self._with_anchor(&self.pieces.items[r.first], self.pieces.items[r.end - 1].end)
 
     def segment_texts(self, Py_ssize_t i, /):
@@ -370,8 +369,12 @@ cdef class Plan:
             self.pool_used += ready.length
             return start
         items = ids if isinstance(ids, list) else list(ids)
-        n = len(items)
-        self._reserve(n)
+        with cython.critical_section(items):
+            n = len(items)
+            self._reserve(n)
+            if copy_plain_ids(items, n, self.pool + start):
+                self.pool_used += n
+                return start
         for i in range(n):
             # Turning a foreign number into an id may run code that changes the list, or
             # that feeds this plan.
@@ -415,7 +418,9 @@ cdef class Plan:
         the scan: encode ``segment_texts(i)`` and call ``feed_segments``; 2 if the first
         is not the anchor's: encode the whole text and call ``finish_whole``.
         """
-        cdef run* r = self._checked_run(i)
+        return self._feed(self._checked_run(i), ids)
+
+    cdef feed_status _feed(self, run* r, ids) except? WHOLE_TEXT:
         cdef int64_t before = self.pool_used
         cdef int64_t start = self._take(ids)
         cdef int32_t anchor = self.pieces.items[r.first].anchor
@@ -474,6 +479,9 @@ cdef class Plan:
 
         Raises ``MemoryError``, with the cache as it was, if linking cannot get memory.
         """
+        return self._finish()
+
+    cdef TokenIds _finish(self):
         cdef Walker walker = self.walker
         cdef int64_t total = self.n_matched
         cdef int64_t fresh = 0
@@ -511,7 +519,9 @@ cdef class Plan:
 
     def finish_whole(self, ids, /):
         """Return the inner tokenizer's ids of the whole text; nothing is linked."""
-        cdef TokenIds result = ids if isinstance(ids, TokenIds) else TokenIds(ids)
+        return self._finish_whole(ids if isinstance(ids, TokenIds) else TokenIds(ids))
+
+    cdef TokenIds _finish_whole(self, TokenIds result):
         if self.walker is None:
             raise RuntimeError("a Plan comes from a Walker")
         self.uncached_tokens = result.length

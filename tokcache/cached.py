@@ -258,7 +258,9 @@ class CachedTokenizer(Flow):
             **options,
         )
         # With some options the answer is the inner tokenizer's, in a type of its own.
-        return flat_ids([TokenIds(getattr(ids, "ids", ids)) for ids in found])
+        return flat_ids(
+            [ids if type(ids) is TokenIds else TokenIds(ids.ids) for ids in found]
+        )
 
     def encode_segments(
         self, segments: Iterable[EncodeSegment | tuple[str, bool]]
