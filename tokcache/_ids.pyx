@@ -7,7 +7,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.object cimport Py_EQ, Py_NE
 from cpython.ref cimport Py_INCREF, PyObject
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
@@ -297,7 +297,7 @@ cdef bint copy_plain_ids(list items, Py_ssize_t n, uint32_t* out) noexcept:
         if not PyLong_CheckExact(<object> PyList_GET_ITEM(items, i)):
             return False
         value = _int_or_overflow(<object> PyList_GET_ITEM(items, i), &overflow)
-        if overflow or not 0 <= value <= 0xFFFFFFFF:
+        if overflow or <uint64_t> value >> 32:
             return False
         out[i] = <uint32_t> value
     return True
