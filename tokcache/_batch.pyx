@@ -2,11 +2,14 @@
 """What the texts of a batch lack, each piece once, to be encoded in one call."""
 
 cimport cython
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
-from tokcache._pieces cimport run
+from tokcache._counters cimport now_ns
+from tokcache._ids cimport TokenIds
+from tokcache._pieces cimport pieces_reserve, run
+from tokcache._scan cimport REFUSED
 from tokcache._text cimport text_equal, text_of, text_view
 from tokcache._trie cimport Trie, piece, walk
 from tokcache._walker cimport TAKEN, Plan, Walker
@@ -67,7 +70,10 @@ cdef class Batch:
     """
 
     cdef Walker walker
-    cdef list plans
+    cdef list plans  # of texts that lack something
+    cdef Py_ssize_t start  # the number of the first text
+    cdef list by_text  # a plan for each, or None where nothing had to be cut
+    cdef Plan scratch  # leads one text after another
     cdef place* places
     cdef uint64_t n_places
     cdef uint64_t n_used
@@ -82,6 +88,7 @@ cdef class Batch:
     def __cinit__(self, Walker walker not None):
         self.walker = walker
         self.plans = []
+        self.by_text = []
         self.untried = set()
         self.wholes = {}
 
@@ -97,6 +104,8 @@ cdef class Batch:
         """
         cdef Py_ssize_t n_read = 0
         cdef str text
+        if not self.by_text:
+            self.start = start
         while start < len(texts) and self.n_chars < max_chars and n_read < PART_CHARS:
             text = _text_at(texts, start)
             self._add(text)
@@ -114,6 +123,7 @@ cdef class Batch:
         cdef piece* p
         cdef Py_ssize_t n_shared, k
         cdef Py_ssize_t n_chars = self.n_chars
+        self.by_text.append(None)
         with cython.critical_section(trie):
             trie.walk(walker.root, walker.scanner, &view, &w, False)
         n_shared = self._share(&view, &w)
@@ -124,10 +134,14 @@ cdef class Batch:
         plan.text = text
         plan.view = view
         plan.reached = w
-        plan._cut(False)
+        plan._cut()
         if not plan.has_boundary:
             self.add_whole(text)
             return 0
+        plan._note_untried()
+        with cython.critical_section(trie):
+            plan._find_known(False)
+        self.by_text[len(self.by_text) - 1] = plan
         self._reserve(<uint64_t> plan.pieces.n)
         self._reserve_marks(n_shared + plan.pieces.n)
         self.plans.append(plan)
@@ -220,30 +234,95 @@ cdef class Batch:
 
         Returns None, or the plan of the first text that lacks more than is here.
         """
-        cdef Py_ssize_t i
-        cdef Plan plan
-        cdef object ids
+        cdef Walker walker = self.walker
         cdef str text
+        cdef TokenIds ids
+        cdef Plan plan
+        if special and not walker.has_affixes:
+            raise ValueError("the ids around a prompt are not known")
         stop = min(stop, len(texts))
         while len(found) < stop:
             text = _text_at(texts, len(found))
-            ids = self.walker._lookup(text, special, False)
-            if isinstance(ids, Plan):
-                plan = <Plan> ids
-                if plan.untried:
+            if self.scratch is None:
+                plan = Plan.__new__(Plan)
+                plan.walker = walker
+                self.scratch = plan
+            with cython.critical_section(walker.trie):
+                ids = self._complete_one(text, len(found) - self.start, special)
+            if ids is None:
+                plan = self.scratch
+                ids = None if plan.has_boundary else self.wholes.get(text)
+                if ids is None:
+                    self.scratch = None
+                    plan._note_untried()
                     return plan
-                if plan.has_boundary:
-                    for i in range(plan.runs.n):
-                        if not self._serve(plan, &plan.runs.items[i]):
-                            return plan
-                    ids = plan._finish()
-                else:
-                    ids = self.wholes.get(text)
-                    if ids is None:
-                        return plan
-                    ids = plan._finish_whole(ids)
+                plan._finish_whole(ids)
             found.append(ids)
         return None
+
+    cdef TokenIds _complete_one(self, str text, Py_ssize_t number, bint special):
+        """Return a text's ids, or None: then the scratch plan lacks something.
+
+        The lock is held, so nothing that other code could be run by is done here.
+        """
+        cdef Walker walker = self.walker
+        cdef int64_t started = now_ns() if walker.tally.is_timed else 0
+        cdef text_view view = text_of(text)
+        cdef Plan plan = self.scratch
+        cdef Py_ssize_t i
+        cdef bint is_served
+        cdef walk w
+        walker.trie.walk(walker.root, walker.scanner, &view, &w, True)
+        if w.is_complete and w.position:
+            return walker._hit(&w, special, started)
+        plan._begin(text, &w, special, started)
+        self._cut_again(plan, number)
+        plan._find_known(True)
+        plan._group()
+        is_served = plan.has_boundary and not plan._has_untried()
+        for i in range(plan.runs.n):
+            is_served = is_served and self._serve(plan, &plan.runs.items[i])
+        if not is_served:
+            plan._let_go()
+            return None
+        ids = plan._collected()
+        plan._conclude()
+        return ids
+
+    cdef int _cut_again(self, Plan plan, Py_ssize_t number) except -1:
+        """Take the pieces of a text from when it was added, where it has the place."""
+        cdef Plan first = None
+        cdef piece* p
+        cdef Py_ssize_t k = 0
+        if 0 <= number < len(self.by_text):
+            first = <Plan> self.by_text[number]
+        if first is None or first.text is not plan.text:
+            return plan._cut()
+        while k < first.pieces.n and first.pieces.items[k].start < plan.reached.position:
+            k += 1
+        if (
+            k == first.pieces.n
+            or first.pieces.items[k].start != plan.reached.position
+            or first.pieces.items[k].anchor != plan.reached.anchor
+        ):
+            return plan._cut()
+        plan.pieces.n = first.pieces.n - k
+        if not pieces_reserve(&plan.pieces, plan.pieces.n):
+            plan.pieces.n = 0
+            raise MemoryError
+        memcpy(
+            plan.pieces.items, &first.pieces.items[k],
+            <size_t> plan.pieces.n * sizeof(piece),
+        )
+        for k in range(plan.pieces.n):
+            p = &plan.pieces.items[k]
+            p.is_known = False
+            p.n_ids = 0
+            if p.token >= 0 and self.walker.scanner.statuses[p.token] == REFUSED:
+                plan.pieces.n = 0  # since then, by another thread
+                return plan._cut()
+        plan.has_boundary = True
+        return 0
 
     def serve(self, Plan plan not None, Py_ssize_t i, /):
         """Feed a run of another plan from what was taken; false if it is not all here."""
