@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.allocator import Allocator, run_with_own_allocator
 from tokcache._batch import Batch
+from tokcache._ids import TokenIds
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
 from tokcache._walker import Plan, Walker
@@ -59,13 +60,22 @@ class Cache:
                 found = found.finish_whole([1, *ids_of(text), 2])
         assert found.tolist() == [1, *ids_of(text), 2]
 
-    def encode_together(self) -> None:
+    def gathered(self) -> Batch:
+        """Return a batch that has the ids of all texts."""
         batch = Batch(self.walker)
-        for text in TEXTS:
-            batch.add(text)
-        for plan, i in batch.runs():
-            assert plan.feed(i, ids_of(plan.run_text(i))) == 0
-            batch.take(plan, i)
+        assert batch.add(TEXTS, 0, 10_000) == len(TEXTS)
+        batch.feed(map(ids_of, batch.run_texts()))
+        batch.wholes.update((text, TokenIds(ids_of(text))) for text in batch.wholes)
+        return batch
+
+    def encode_together(self) -> None:
+        batch = self.gathered()
+        found: list[TokenIds] = []
+        assert batch.complete(TEXTS, found, len(TEXTS), False) is None
+        assert found == [ids_of(text) for text in TEXTS]
+
+    def serve_each(self) -> None:
+        batch = self.gathered()
         for text in TEXTS:
             found = self.walker.lookup(text, False)
             if isinstance(found, Plan) and found.has_boundary:
@@ -73,6 +83,23 @@ class Cache:
                     if not batch.serve(found, i):
                         assert found.feed(i, ids_of(found.run_text(i))) == 0
                 assert found.finish() == ids_of(text)
+
+    def complete_what_lacks(self) -> None:
+        """Come to texts that the batch knows nothing of, one after another."""
+        batch = Batch(self.walker)
+        found: list[TokenIds] = []
+        while len(found) < len(TEXTS):
+            plan = batch.complete(TEXTS, found, len(TEXTS), False)
+            if plan is None:
+                break
+            text = TEXTS[len(found)]
+            for i in range(plan.n_runs):
+                assert plan.feed(i, ids_of(plan.run_text(i))) == 0
+            if plan.has_boundary:
+                found.append(plan.finish())
+            else:
+                found.append(plan.finish_whole(ids_of(text)))
+        assert found == [ids_of(text) for text in TEXTS]
 
     def prefix(self) -> None:
         found = self.walker.longest_prefix("a#b#c")
@@ -84,6 +111,10 @@ class Cache:
             self.prefix,
             self.walker.drop,
             self.encode_together,
+            self.walker.drop,
+            self.serve_each,
+            self.trie.clear,
+            self.complete_what_lacks,
             self.trie.clear,
             *(lambda text=text: self.encode(text) for text in TEXTS),
         ]

@@ -2,18 +2,23 @@
 """What the texts of a batch lack, each piece once, to be encoded in one call."""
 
 cimport cython
-from libc.stdint cimport uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
-from tokcache._pieces cimport run
+from tokcache._counters cimport now_ns
+from tokcache._ids cimport TokenIds
+from tokcache._pieces cimport pieces_reserve, run
+from tokcache._scan cimport REFUSED
 from tokcache._text cimport text_equal, text_of, text_view
 from tokcache._trie cimport Trie, piece, walk
-from tokcache._walker cimport Plan, Walker
+from tokcache._walker cimport TAKEN, Plan, Walker
 
 
 cdef enum:
     MIN_PLACES = 256
+    # Characters that are read in one go: a millisecond, in which no other thread runs.
+    PART_CHARS = 1 << 20
 
 
 cdef struct place:
@@ -21,6 +26,12 @@ cdef struct place:
     uint64_t hash
     Py_ssize_t plan  # its number, plus one
     Py_ssize_t piece
+
+
+cdef struct mark:
+    # Where a segment ends, and with which token.
+    Py_ssize_t position
+    int32_t token
 
 
 cdef bint _is_same(
@@ -40,22 +51,36 @@ cdef bint _is_same(
     )
 
 
+cdef str _text_at(list texts, Py_ssize_t i):
+    cdef str text = texts[i]
+    if text is None:
+        raise TypeError("a text must be a str, got None")
+    return text
+
+
 @cython.final
 cdef class Batch:
     """Collect what the texts of a batch lack, before any of them is encoded.
 
-    ``add`` each text; encode the ``runs``, feed their plans and ``take`` what was taken;
-    then look each text up as ever and ``serve`` the runs of its plan. ``wholes`` are
-    texts without a boundary, to be given their ids. ``n_chars`` is how much is to be
-    encoded, ``untried`` which tokens are met for the first time. Nothing here changes the
-    trie, and what is not served is encoded as without a batch. Not thread-safe.
+    ``add`` texts; encode ``run_texts`` and ``feed`` the ids; give ``wholes``, which are
+    texts without a boundary, their ids. Then ``complete`` the texts, or look each up as
+    ever and ``serve`` the runs of its plan. ``n_chars`` is how much is to be encoded,
+    ``untried`` which tokens are met for the first time. Nothing but ``complete`` changes
+    the trie, and what is not served is encoded as without a batch. Not thread-safe.
     """
 
     cdef Walker walker
-    cdef list plans
+    cdef list plans  # of texts that lack something
+    cdef Py_ssize_t start  # the number of the first text
+    cdef list by_text  # a plan for each, or None where nothing had to be cut
+    cdef Plan scratch  # leads one text after another
     cdef place* places
     cdef uint64_t n_places
     cdef uint64_t n_used
+    cdef str last  # the text added last
+    cdef mark* marks  # its boundaries, from where it left the trie
+    cdef Py_ssize_t n_marks
+    cdef Py_ssize_t marks_size
     cdef readonly Py_ssize_t n_chars
     cdef readonly set untried
     cdef readonly dict wholes
@@ -63,13 +88,32 @@ cdef class Batch:
     def __cinit__(self, Walker walker not None):
         self.walker = walker
         self.plans = []
+        self.by_text = []
         self.untried = set()
         self.wholes = {}
 
     def __dealloc__(self):
         free(self.places)
+        free(self.marks)
 
-    def add(self, str text not None, /):
+    def add(self, list texts not None, Py_ssize_t start, Py_ssize_t max_chars, /):
+        """Find what texts from ``start`` on lack; return where it stopped.
+
+        That is at the end, where ``max_chars`` are to be encoded, or at the latest when
+        so many were read that others should have the interpreter.
+        """
+        cdef Py_ssize_t n_read = 0
+        cdef str text
+        if not self.by_text:
+            self.start = start
+        while start < len(texts) and self.n_chars < max_chars and n_read < PART_CHARS:
+            text = _text_at(texts, start)
+            self._add(text)
+            n_read += len(text)
+            start += 1
+        return start
+
+    cdef int _add(self, str text) except -1:
         """Find what a text lacks and no text before it."""
         cdef Walker walker = self.walker
         cdef Trie trie = walker.trie
@@ -77,32 +121,77 @@ cdef class Batch:
         cdef walk w
         cdef text_view view = text_of(text)
         cdef piece* p
-        cdef Py_ssize_t k
+        cdef Py_ssize_t n_shared, k
+        cdef Py_ssize_t n_chars = self.n_chars
+        self.by_text.append(None)
         with cython.critical_section(trie):
             trie.walk(walker.root, walker.scanner, &view, &w, False)
+        n_shared = self._share(&view, &w)
         if w.is_complete and w.position:
-            return
+            return 0
         plan = Plan.__new__(Plan)
         plan.walker = walker
         plan.text = text
         plan.view = view
         plan.reached = w
-        plan._cut(False)
+        plan._cut()
         if not plan.has_boundary:
             self.add_whole(text)
-            return
+            return 0
+        plan._note_untried()
+        with cython.critical_section(trie):
+            plan._find_known(False)
+        self.by_text[len(self.by_text) - 1] = plan
         self._reserve(<uint64_t> plan.pieces.n)
+        self._reserve_marks(n_shared + plan.pieces.n)
         self.plans.append(plan)
+        self.last = text
+        self.n_marks = n_shared
         for k in range(plan.pieces.n):
             p = &plan.pieces.items[k]
+            if p.token >= 0:
+                self.marks[self.n_marks] = mark(p.end, p.token)
+                self.n_marks += 1
             if not p.is_known:
                 if self._find(&view, p) != NULL:
                     p.is_known = True
                 else:
                     self._put(p.hash, len(self.plans), k)
                     self.n_chars += p.end - p.start
+        if self.n_chars == n_chars:
+            self.plans.pop()
+            return 0
         plan._group()
         self.untried.update(plan.untried)
+        return 0
+
+    cdef Py_ssize_t _share(self, const text_view* view, walk* w) noexcept:
+        """Move on over the segments that the last text has too, which lack nothing.
+
+        Returns how many marks these are. Where a segment ends does not depend on what
+        follows it.
+        """
+        cdef text_view last
+        cdef Py_ssize_t at = 0
+        cdef Py_ssize_t n = 0
+        cdef const mark* m
+        if self.n_marks == 0:
+            return 0
+        last = text_of(self.last)
+        while n < self.n_marks:
+            m = &self.marks[n]
+            if m.position > view.length or not text_equal(
+                view, at, <const char*> last.data + at * last.kind, last.kind,
+                m.position - at,
+            ):
+                break
+            at = m.position
+            n += 1
+            if at > w.position:
+                w.position = at
+                w.anchor = m.token
+                w.is_complete = at == view.length
+        return n
 
     def add_whole(self, str text not None, /):
         """Note a text that is encoded as a whole."""
@@ -110,23 +199,136 @@ cdef class Batch:
             self.wholes[text] = None
             self.n_chars += len(text)
 
-    def runs(self):
-        """Return all that is to be encoded, as plans and the numbers of their runs."""
+    def run_texts(self):
+        """Return the texts of all runs, to be encoded in one call."""
         cdef Plan plan
         cdef Py_ssize_t i
-        return [(plan, i) for plan in self.plans for i in range(plan.runs.n)]
+        return [
+            plan._run_text(&plan.runs.items[i])
+            for plan in self.plans
+            for i in range(plan.runs.n)
+        ]
 
-    def take(self, Plan plan not None, Py_ssize_t i, /):
-        """Note that a run was fed, and let others have its pieces."""
-        cdef run* r = plan._checked_run(i)
-        cdef Py_ssize_t k
-        if r.is_fed:
-            for k in range(r.first, r.end):
-                plan.pieces.items[k].is_known = True
+    def feed(self, all_ids, /):
+        """Take the ids of all ``run_texts``; what fails a self-check is left out."""
+        cdef Plan plan
+        cdef run* r
+        cdef Py_ssize_t i, k
+        left = iter(all_ids)
+        for plan in self.plans:
+            for i in range(plan.runs.n):
+                r = &plan.runs.items[i]
+                ids = next(left, None)
+                if ids is None:
+                    raise ValueError("feed needs the ids of every run")
+                if plan._feed(r, ids) == TAKEN:
+                    for k in range(r.first, r.end):
+                        plan.pieces.items[k].is_known = True
+        if next(left, None) is not None:
+            raise ValueError("feed was given more ids than there are runs")
+
+    def complete(
+        self, list texts not None, list found not None, Py_ssize_t stop, bint special, /
+    ):
+        """Append to ``found`` the ids of the texts that follow, up to ``stop``.
+
+        Returns None, or the plan of the first text that lacks more than is here.
+        """
+        cdef Walker walker = self.walker
+        cdef str text
+        cdef TokenIds ids
+        cdef Plan plan
+        if special and not walker.has_affixes:
+            raise ValueError("the ids around a prompt are not known")
+        stop = min(stop, len(texts))
+        while len(found) < stop:
+            text = _text_at(texts, len(found))
+            if self.scratch is None:
+                plan = Plan.__new__(Plan)
+                plan.walker = walker
+                self.scratch = plan
+            with cython.critical_section(walker.trie):
+                ids = self._complete_one(text, len(found) - self.start, special)
+            if ids is None:
+                plan = self.scratch
+                ids = None if plan.has_boundary else self.wholes.get(text)
+                if ids is None:
+                    self.scratch = None
+                    plan._note_untried()
+                    return plan
+                plan._finish_whole(ids)
+            found.append(ids)
+        return None
+
+    cdef TokenIds _complete_one(self, str text, Py_ssize_t number, bint special):
+        """Return a text's ids, or None: then the scratch plan lacks something.
+
+        The lock is held, so nothing that other code could be run by is done here.
+        """
+        cdef Walker walker = self.walker
+        cdef int64_t started = now_ns() if walker.tally.is_timed else 0
+        cdef text_view view = text_of(text)
+        cdef Plan plan = self.scratch
+        cdef Py_ssize_t i
+        cdef bint is_served
+        cdef walk w
+        walker.trie.walk(walker.root, walker.scanner, &view, &w, True)
+        if w.is_complete and w.position:
+            return walker._hit(&w, special, started)
+        plan._begin(text, &w, special, started)
+        self._cut_again(plan, number)
+        plan._find_known(True)
+        plan._group()
+        is_served = plan.has_boundary and not plan._has_untried()
+        for i in range(plan.runs.n):
+            is_served = is_served and self._serve(plan, &plan.runs.items[i])
+        if not is_served:
+            plan._let_go()
+            return None
+        ids = plan._collected()
+        plan._conclude()
+        return ids
+
+    cdef int _cut_again(self, Plan plan, Py_ssize_t number) except -1:
+        """Take the pieces of a text from when it was added, where it has the place."""
+        cdef Plan first = None
+        cdef piece* p
+        cdef Py_ssize_t k = 0
+        if 0 <= number < len(self.by_text):
+            first = <Plan> self.by_text[number]
+        if first is None or first.text is not plan.text:
+            return plan._cut()
+        while k < first.pieces.n and first.pieces.items[k].start < plan.reached.position:
+            k += 1
+        if (
+            k == first.pieces.n
+            or first.pieces.items[k].start != plan.reached.position
+            or first.pieces.items[k].anchor != plan.reached.anchor
+        ):
+            return plan._cut()
+        plan.pieces.n = first.pieces.n - k
+        if not pieces_reserve(&plan.pieces, plan.pieces.n):
+            plan.pieces.n = 0
+            raise MemoryError
+        memcpy(
+            plan.pieces.items, &first.pieces.items[k],
+            <size_t> plan.pieces.n * sizeof(piece),
+        )
+        for k in range(plan.pieces.n):
+            p = &plan.pieces.items[k]
+            p.is_known = False
+            p.n_ids = 0
+            if p.token >= 0 and self.walker.scanner.statuses[p.token] == REFUSED:
+                plan.pieces.n = 0  # since then, by another thread
+                return plan._cut()
+        plan.has_boundary = True
+        return 0
 
     def serve(self, Plan plan not None, Py_ssize_t i, /):
         """Feed a run of another plan from what was taken; false if it is not all here."""
-        cdef run* r = plan._checked_run(i)
+        return self._serve(plan, plan._checked_run(i))
+
+    cdef bint _serve(self, Plan plan, run* r) except -1:
         cdef Plan source
         cdef place* found
         cdef piece* p
@@ -184,6 +386,18 @@ cdef class Batch:
             at += 1
         self.places[at & (self.n_places - 1)] = place(hash, plan, k)
         self.n_used += 1
+
+    cdef int _reserve_marks(self, Py_ssize_t n) except -1:
+        """Make room for so many marks."""
+        cdef mark* grown
+        if n > self.marks_size:
+            n += n // 2
+            grown = <mark*> realloc(self.marks, <size_t> n * sizeof(mark))
+            if grown == NULL:
+                raise MemoryError
+            self.marks = grown
+            self.marks_size = n
+        return 0
 
     cdef int _reserve(self, uint64_t more) except -1:
         """Keep the table at most half full."""

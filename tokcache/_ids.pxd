@@ -11,3 +11,4 @@ cdef class TokenIds:
 
 
 cdef TokenIds token_ids_uninitialised(Py_ssize_t length)
+cdef bint copy_plain_ids(list items, Py_ssize_t n, uint32_t* out) noexcept

@@ -7,7 +7,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.object cimport Py_EQ, Py_NE
 from cpython.ref cimport Py_INCREF, PyObject
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
@@ -19,7 +19,11 @@ import sys
 cdef extern from *:
     object PyLong_FromUnsignedLong(unsigned long value)
     bint PyLong_CheckExact(object value) noexcept
+    PyObject* PyList_GET_ITEM(object items, Py_ssize_t i) noexcept
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+    long long _int_or_overflow "PyLong_AsLongLongAndOverflow"(
+        object value, int* overflow
+    ) noexcept
     ctypedef struct PyTypeObject:
         unsigned long tp_flags
     unsigned long Py_TPFLAGS_SEQUENCE
@@ -114,6 +118,8 @@ cdef class TokenIds:
             raise TypeError("TokenIds is immutable")
         if isinstance(ids, TokenIds):
             _fill_from_bytes(self, (<TokenIds> ids).data, (<TokenIds> ids).length)
+            return
+        if type(ids) is list and _fill_from_list(self, <list> ids):
             return
         try:
             view = memoryview(ids)
@@ -277,6 +283,61 @@ cdef int _fill_from_bytes(TokenIds ids, const void* data, Py_ssize_t length) exc
     if length:
         memcpy(ids.data, data, <size_t> length * 4)
     return 0
+
+
+cdef bint copy_plain_ids(list items, Py_ssize_t n, uint32_t* out) noexcept:
+    """Copy ids that are ints proper and in range; false if another thing is met.
+
+    Runs no other code, so the list stays what it is; the caller has its critical section.
+    """
+    cdef int overflow = 0
+    cdef long long value
+    cdef Py_ssize_t i
+    for i in range(n):
+        if not PyLong_CheckExact(<object> PyList_GET_ITEM(items, i)):
+            return False
+        value = _int_or_overflow(<object> PyList_GET_ITEM(items, i), &overflow)
+        if overflow or <uint64_t> value >> 32:
+            return False
+        out[i] = <uint32_t> value
+    return True
+
+
+cdef bint _fill_from_list(TokenIds ids, list items) except -1:
+    """Take a list of plain ids at once; false, and nothing done, for any other."""
+    cdef uint32_t* data
+    cdef Py_ssize_t n
+    with cython.critical_section(items):
+        n = len(items)
+        data = <uint32_t*> malloc(<size_t> (n + 1) * 4)
+        if data == NULL:
+            raise MemoryError
+        if not copy_plain_ids(items, n, data):
+            free(data)
+            return False
+    ids.data = data
+    ids.length = n
+    ids.is_filled = True
+    return True
+
+
+def joined(parts, /):
+    """Return the ids of several TokenIds, one after another, as one."""
+    cdef list own = list(parts)  # what nobody changes between the two passes
+    cdef Py_ssize_t total = 0
+    cdef TokenIds part, whole
+    cdef uint32_t* out
+    for part in own:
+        if part is None:
+            raise TypeError("only TokenIds can be joined")
+        total += part.length
+    whole = token_ids_uninitialised(total)
+    out = whole.data
+    for part in own:
+        if part.length:
+            memcpy(out, part.data, <size_t> part.length * 4)
+            out += part.length
+    return whole
 
 
 cdef int _fill_from_items(TokenIds ids, items) except -1:

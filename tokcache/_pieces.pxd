@@ -2,7 +2,7 @@
 """Pieces and runs: what follows a cached prefix, cut and grouped. Header only."""
 
 from libc.stdint cimport int32_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport realloc
 
 from tokcache._scan cimport Scanner, scan_cursor, scan_match
 from tokcache._text cimport text_view
@@ -30,21 +30,29 @@ cdef struct run:
 cdef struct run_list:
     run* items
     Py_ssize_t n
+    Py_ssize_t size
 
 
-cdef inline bint _append(
-    piece_list* pieces, Py_ssize_t start, Py_ssize_t end, int32_t anchor, int32_t token
-) noexcept nogil:
+cdef inline bint pieces_reserve(piece_list* pieces, Py_ssize_t n) noexcept nogil:
+    """Make room for so many; false without memory."""
     cdef Py_ssize_t size
     cdef piece* grown
-    cdef piece* p
-    if pieces.n == pieces.size:
-        size = 2 * pieces.size + 8
+    if n > pieces.size:
+        size = 2 * n + 6
         grown = <piece*> realloc(pieces.items, <size_t> size * sizeof(piece))
         if grown == NULL:
             return False
         pieces.items = grown
         pieces.size = size
+    return True
+
+
+cdef inline bint _append(
+    piece_list* pieces, Py_ssize_t start, Py_ssize_t end, int32_t anchor, int32_t token
+) noexcept nogil:
+    cdef piece* p
+    if not pieces_reserve(pieces, pieces.n + 1):
+        return False
     p = &pieces.items[pieces.n]
     p.start = start
     p.end = end
@@ -62,7 +70,7 @@ cdef inline bint pieces_cut(
 ) noexcept nogil:
     """Cut what follows a walk into segments and a tail; false without memory.
 
-    A text in which no boundary was found or matched gives no piece at all.
+    Their kinds and hashes are still to be set. A text in which no boundary was found or matched gives no piece at all.
     """
     cdef scan_cursor cursor
     cdef scan_match match
@@ -84,13 +92,18 @@ cdef inline bint runs_group(run_list* runs, const piece_list* pieces) noexcept n
     cdef Py_ssize_t n_unknown = 0
     cdef Py_ssize_t i, gap
     cdef run* r
+    cdef run* grown
+    runs.n = 0
     for i in range(pieces.n):
         n_unknown += not pieces.items[i].is_known
     if n_unknown == 0:
         return True
-    runs.items = <run*> malloc(<size_t> n_unknown * sizeof(run))
-    if runs.items == NULL:
-        return False
+    if n_unknown > runs.size:
+        grown = <run*> realloc(runs.items, <size_t> n_unknown * sizeof(run))
+        if grown == NULL:
+            return False
+        runs.items = grown
+        runs.size = n_unknown
     i = 0
     while i < pieces.n:
         if pieces.items[i].is_known:

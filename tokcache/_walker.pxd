@@ -11,6 +11,12 @@ from tokcache._text cimport text_view
 from tokcache._trie cimport Trie, piece, walk
 
 
+cdef enum feed_status:
+    TAKEN = 0
+    EACH_SEGMENT = 1  # boundary ids differ from the scan: encode each segment by itself
+    WHOLE_TEXT = 2  # an anchor or a boundary is not where it must be: encode the text
+
+
 cdef class Walker:
     cdef readonly Trie trie
     cdef readonly Scanner scanner
@@ -25,6 +31,8 @@ cdef class Walker:
     cdef Counters tally
 
     cdef object _lookup(self, str text, bint special, bint count_only)
+    cdef TokenIds _hit(self, const walk* w, bint special, int64_t started)
+    cdef void _count_hit(self, int64_t n_ids, int64_t started) noexcept
     cdef TokenIds _result(self, int64_t n_ids, bint special)
     cdef int64_t _affix_length(self, bint special) noexcept nogil
 
@@ -42,6 +50,8 @@ cdef class Plan:
     cdef int64_t pool_size
     cdef int64_t pool_used
     cdef int64_t n_matched
+    cdef int64_t matched_at  # in the pool, unless
+    cdef bint is_held  # the lock is, since the walk: what it matched is still there
     cdef piece_list pieces
     cdef run_list runs
     cdef readonly bint has_boundary
@@ -52,12 +62,22 @@ cdef class Plan:
 
     cdef int _reserve(self, int64_t more) except -1
     cdef int _prepare(self) except -1
-    cdef int _cut(self, bint copies) except -1
+    cdef void _begin(self, str text, const walk* w, bint special, int64_t started) noexcept
+    cdef int _let_go(self) except -1
+    cdef int _cut(self) except -1
+    cdef bint _has_untried(self) noexcept
+    cdef int _note_untried(self) except -1
     cdef int _group(self) except -1
     cdef int _find_known(self, bint copies) except -1
     cdef run* _checked_run(self, Py_ssize_t i) except NULL
     cdef str _with_anchor(self, const piece* first, Py_ssize_t end)
+    cdef str _run_text(self, const run* r)
     cdef int64_t _take(self, ids) except -1
+    cdef feed_status _feed(self, run* r, ids) except? WHOLE_TEXT
+    cdef TokenIds _finish(self)
+    cdef TokenIds _collected(self)
+    cdef int _conclude(self) except -1
+    cdef TokenIds _finish_whole(self, TokenIds result)
     cdef bint _split(self, const run* r, int64_t start) noexcept
     cdef int _link(self) except -1
     cdef int _count(self) except -1

@@ -15,7 +15,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy
 
 from tokcache._counters cimport Counters, counters_time, now_ns
-from tokcache._ids cimport TokenIds, token_ids_uninitialised
+from tokcache._ids cimport TokenIds, copy_plain_ids, token_ids_uninitialised
 from tokcache._pieces cimport BRIDGE_CHARS_MAX, pieces_cut, run, runs_group
 from tokcache._scan cimport UNTRIED, Scanner
 from tokcache._store cimport node, segment, segment_ids
@@ -32,11 +32,6 @@ from tokcache._trie cimport (
 
 import operator
 
-
-cdef enum feed_status:
-    TAKEN = 0
-    EACH_SEGMENT = 1  # boundary ids differ from the scan: encode each segment by itself
-    WHOLE_TEXT = 2  # an anchor or a boundary is not where it must be: encode the text
 
 BRIDGE_CHARS = BRIDGE_CHARS_MAX
 
@@ -100,7 +95,6 @@ cdef class Walker:
         cdef int64_t started = now_ns() if self.tally.is_timed else 0
         cdef text_view view = text_of(text)
         cdef walk w
-        cdef TokenIds ids
         if special and not self.has_affixes:
             raise ValueError("the ids around a prompt are not known")
         cdef int64_t total
@@ -112,16 +106,11 @@ cdef class Walker:
             trie.walk(self.root, self.scanner, &view, &w, True)
             n_matched = <int64_t> w.reached.n_ids
             if w.is_complete and w.position:
-                total = n_matched + self._affix_length(special)
                 if not count_only:
-                    ids = self._result(n_matched, special)
-                    copy_path(
-                        w.reached, ids.data + (self.n_before if special else 0)
-                    )
-                self.tally.hits += 1
-                self.tally.cached_tokens += total
-                counters_time(self.tally, True, started)
-                return total if count_only else ids
+                    return self._hit(&w, special, started)
+                total = n_matched + self._affix_length(special)
+                self._count_hit(total, started)
+                return total
             version = trie.t.store.version
             clears = trie.t.roots[self.root].clears
             matched = <uint32_t*> malloc(<size_t> (n_matched + 1) * 4)
@@ -149,6 +138,18 @@ cdef class Walker:
         plan.hit = w.position > 0
         plan._prepare()
         return plan
+
+    cdef TokenIds _hit(self, const walk* w, bint special, int64_t started):
+        """Return the ids of a text that is all cached, and count it. The lock is held."""
+        cdef TokenIds ids = self._result(<int64_t> w.reached.n_ids, special)
+        copy_path(w.reached, ids.data + (self.n_before if special else 0))
+        self._count_hit(ids.length, started)
+        return ids
+
+    cdef void _count_hit(self, int64_t n_ids, int64_t started) noexcept:
+        self.tally.hits += 1
+        self.tally.cached_tokens += n_ids
+        counters_time(self.tally, True, started)
 
     def longest_prefix(self, str text not None, /):
         """Return the ids and the end of the longest cached prefix of whole segments.
@@ -248,6 +249,35 @@ cdef class Plan:
         free(self.pieces.items)
         free(self.runs.items)
 
+    cdef void _begin(self, str text, const walk* w, bint special, int64_t started) noexcept:
+        """Lead another text, whose walk ended just now, without copies of what it matched.
+
+        The lock is held, and is until the plan is finished or `_let_go`.
+        """
+        cdef Trie trie = self.walker.trie
+        self.text = text
+        self.view = text_of(text)
+        self.special = special
+        self.started = started
+        self.reached = w[0]
+        self.is_held = True
+        self.n_matched = <int64_t> w.reached.n_ids
+        self.version = trie.t.store.version
+        self.clears = trie.t.roots[self.walker.root].clears
+        self.hit = w.position > 0
+        self.pool_used = 0
+        self.pieces.n = 0
+        self.runs.n = 0
+
+    cdef int _let_go(self) except -1:
+        """Copy what was matched, to be finished after the lock was given back."""
+        self._reserve(self.n_matched)
+        copy_path(self.reached.reached, self.pool + self.pool_used)
+        self.matched_at = self.pool_used
+        self.pool_used += self.n_matched
+        self.is_held = False
+        return 0
+
     cdef int _reserve(self, int64_t more) except -1:
         """Make room for more ids in the pool."""
         cdef int64_t size = self.pool_used + more
@@ -264,26 +294,50 @@ cdef class Plan:
 
     cdef int _prepare(self) except -1:
         """Cut the rest of the text, look each piece up, and group what is unknown."""
-        self._cut(True)
+        self._cut()
+        self._note_untried()
+        with cython.critical_section(self.walker.trie):
+            self._find_known(True)
         return self._group()
 
-    cdef int _cut(self, bint copies) except -1:
-        """Cut the rest of the text and look each piece up; ids are copied if asked."""
+    cdef int _cut(self) except -1:
+        """Cut the rest of the text and hash each piece."""
+        cdef Walker walker = self.walker
+        cdef piece* p
+        cdef Py_ssize_t k
+        if not pieces_cut(&self.pieces, walker.scanner, &self.view, &self.reached):
+            raise MemoryError
+        for k in range(self.pieces.n):
+            p = &self.pieces.items[k]
+            p.kind = text_narrowest(&self.view, p.start, p.end)
+            p.hash = walker.trie.hash_piece(walker.root, &self.view, p)
+        self.has_boundary = self.pieces.n > 0
+        return 0
+
+    cdef bint _has_untried(self) noexcept:
         cdef Scanner scanner = self.walker.scanner
-        cdef Trie trie = self.walker.trie
-        cdef set untried = set()
         cdef int32_t token
         cdef Py_ssize_t k
-        if not pieces_cut(&self.pieces, scanner, &self.view, &self.reached):
-            raise MemoryError
         for k in range(self.pieces.n):
             token = self.pieces.items[k].token
             if token != NO_TOKEN and scanner.statuses[token] == UNTRIED:
-                untried.add(token)
-        self.untried = sorted(untried)
-        self.has_boundary = self.pieces.n > 0
-        with cython.critical_section(trie):
-            self._find_known(copies)
+                return True
+        return False
+
+    cdef int _note_untried(self) except -1:
+        """List the boundary tokens that are met for the first time."""
+        cdef Scanner scanner = self.walker.scanner
+        cdef set untried
+        cdef int32_t token
+        cdef Py_ssize_t k
+        self.untried = []
+        if self._has_untried():
+            untried = set()
+            for k in range(self.pieces.n):
+                token = self.pieces.items[k].token
+                if token != NO_TOKEN and scanner.statuses[token] == UNTRIED:
+                    untried.add(token)
+            self.untried = sorted(untried)
         return 0
 
     cdef int _group(self) except -1:
@@ -297,15 +351,16 @@ cdef class Plan:
         return self.runs.n
 
     cdef int _find_known(self, bint copies) except -1:
-        """Find pieces that are cached under any path of the root; copy their payloads."""
+        """Find pieces that are cached under any path; copy their ids if asked.
+
+        The lock is held.
+        """
         cdef Trie trie = self.walker.trie
         cdef segment* found
         cdef piece* p
         cdef Py_ssize_t i
         for i in range(self.pieces.n):
             p = &self.pieces.items[i]
-            p.kind = text_narrowest(&self.view, p.start, p.end)
-            p.hash = trie.hash_piece(self.walker.root, &self.view, p)
             found = trie.find(self.walker.root, &self.view, p)
             if found == NULL:
                 continue
@@ -334,7 +389,9 @@ cdef class Plan:
 
     def run_text(self, Py_ssize_t i, /):
         """Return the text to encode for a run: its anchor, then its pieces."""
-        cdef run* r = self._checked_run(i)
+        return self._run_text(self._checked_run(i))
+
+    cdef str _run_text(self, const run* r):
         return self._with_anchor(&self.pieces.items[r.first], self.pieces.items[r.end - 1].end)
 
     def segment_texts(self, Py_ssize_t i, /):
@@ -370,8 +427,12 @@ cdef class Plan:
             self.pool_used += ready.length
             return start
         items = ids if isinstance(ids, list) else list(ids)
-        n = len(items)
-        self._reserve(n)
+        with cython.critical_section(items):
+            n = len(items)
+            self._reserve(n)
+            if copy_plain_ids(items, n, self.pool + start):
+                self.pool_used += n
+                return start
         for i in range(n):
             # Turning a foreign number into an id may run code that changes the list, or
             # that feeds this plan.
@@ -415,7 +476,9 @@ cdef class Plan:
         the scan: encode ``segment_texts(i)`` and call ``feed_segments``; 2 if the first
         is not the anchor's: encode the whole text and call ``finish_whole``.
         """
-        cdef run* r = self._checked_run(i)
+        return self._feed(self._checked_run(i), ids)
+
+    cdef feed_status _feed(self, run* r, ids) except? WHOLE_TEXT:
         cdef int64_t before = self.pool_used
         cdef int64_t start = self._take(ids)
         cdef int32_t anchor = self.pieces.items[r.first].anchor
@@ -474,6 +537,16 @@ cdef class Plan:
 
         Raises ``MemoryError``, with the cache as it was, if linking cannot get memory.
         """
+        return self._finish()
+
+    cdef TokenIds _finish(self):
+        cdef TokenIds ids = self._collected()
+        with cython.critical_section(self.walker.trie):
+            self._conclude()
+        return ids
+
+    cdef TokenIds _collected(self):
+        """Return the ids of the whole text, and count how many of them were fed."""
         cdef Walker walker = self.walker
         cdef int64_t total = self.n_matched
         cdef int64_t fresh = 0
@@ -492,7 +565,10 @@ cdef class Plan:
         ids = walker._result(total, self.special)
         out = ids.data + (walker.n_before if self.special else 0)
         if self.n_matched:
-            memcpy(out, self.pool, <size_t> self.n_matched * 4)
+            if self.is_held:
+                copy_path(self.reached.reached, out)
+            else:
+                memcpy(out, self.pool + self.matched_at, <size_t> self.n_matched * 4)
             out += self.n_matched
         for k in range(self.pieces.n):
             if self.pieces.items[k].n_ids:
@@ -503,15 +579,19 @@ cdef class Plan:
                 out += self.pieces.items[k].n_ids
         self.uncached_tokens = fresh
         self.cached_tokens = ids.length - fresh
-        with cython.critical_section(walker.trie):
-            if walker.extend_on_hit or not self.hit:
-                self._link()
-            self._count()
         return ids
+
+    cdef int _conclude(self) except -1:
+        """Link what is new and count the text. The lock is held."""
+        if self.walker.extend_on_hit or not self.hit:
+            self._link()
+        return self._count()
 
     def finish_whole(self, ids, /):
         """Return the inner tokenizer's ids of the whole text; nothing is linked."""
-        cdef TokenIds result = ids if isinstance(ids, TokenIds) else TokenIds(ids)
+        return self._finish_whole(ids if isinstance(ids, TokenIds) else TokenIds(ids))
+
+    cdef TokenIds _finish_whole(self, TokenIds result):
         if self.walker is None:
             raise RuntimeError("a Plan comes from a Walker")
         self.uncached_tokens = result.length

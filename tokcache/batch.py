@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokcache._batch import Batch
-from tokcache._ids import TokenIds
+from tokcache._ids import TokenIds, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 # What one inner call is given at most, in characters: it keeps all cores busy, and
 # the ids of so many, as Python ints, are some hundred megabytes.
 CHUNK_CHARS = 2**23
+
+
+# Texts that are taken from what was gathered without a look at the tokenizer, and
+# without letting other threads in.
+PART_TEXTS = 64
 
 
 class FlatIds(NamedTuple):
@@ -31,11 +36,10 @@ class FlatIds(NamedTuple):
     offsets: memoryview
 
 
-def flat_ids(found: Sequence[Any]) -> FlatIds:
+def flat_ids(found: Sequence[TokenIds]) -> FlatIds:
     """Join the ids of many texts."""
     offsets = array.array("q", itertools.accumulate(map(len, found), initial=0))
-    joined = b"".join(map(memoryview, found))
-    return FlatIds(TokenIds(memoryview(joined).cast("I")), memoryview(offsets))
+    return FlatIds(joined(found), memoryview(offsets))
 
 
 class BatchIds:
@@ -53,7 +57,6 @@ class BatchIds:
     ) -> None:
         self.change = change
         self._is_current = is_current
-        self.wholes: dict[str, TokenIds] = {}
         self._state = state
         self._batch = Batch(state.walker)
 
@@ -61,8 +64,26 @@ class BatchIds:
         """Feed a run of a plan of one text, if all its ids are here."""
         return plan.walker is self._state.walker and self._batch.serve(plan, i)
 
+    def whole(self, text: str) -> TokenIds | None:
+        """Return the ids of a text that was encoded as a whole, if they are here."""
+        return self._batch.wholes.get(text)
+
+    def is_current(self, state: State) -> bool:
+        """Tell whether this is of a state, and nothing has changed since it was made."""
+        return state is self._state and self._is_current(state, self.change)
+
+    def complete(
+        self, texts: list[str], found: list[TokenIds], stop: int, *, special: bool
+    ) -> Plan | None:
+        """Append to ``found`` the ids of the texts that follow, some of them at once.
+
+        Stops in front of one that lacks what is not here, and returns its plan.
+        """
+        stop = min(stop, len(found) + PART_TEXTS)
+        return self._batch.complete(texts, found, stop, special)
+
     def gather(
-        self, texts: Sequence[str], start: int, *, special: bool, is_cached: bool
+        self, texts: list[str], start: int, *, special: bool, is_cached: bool
     ) -> int:
         """Encode what the texts from ``start`` on lack; return where it stopped.
 
@@ -70,13 +91,13 @@ class BatchIds:
         encoded is left out; it fails again when its text's turn comes. With ``special``
         whole texts get the ids around them, and without ``is_cached`` all are whole.
         """
-        stop = start
-        while stop < len(texts) and self._batch.n_chars < CHUNK_CHARS:
-            if is_cached:
-                self._batch.add(texts[stop])
-            else:
+        if is_cached:
+            stop = self._plan(texts, start)
+        else:
+            stop = start
+            while stop < len(texts) and self._batch.n_chars < CHUNK_CHARS:
                 self._batch.add_whole(texts[stop])
-            stop += 1
+                stop += 1
         settings = self._state.backend.live_settings()
 
         def is_as_before() -> bool:
@@ -90,8 +111,7 @@ class BatchIds:
         ):
             # A token that fails its trial is no boundary: cut the texts again.
             self._batch = Batch(self._state.walker)
-            for text in texts[start:stop]:
-                self._batch.add(text)
+            stop = self._plan(texts[:stop], start)
         try:
             self._encode(special=special)
         except Exception:  # noqa: BLE001 - it comes again for the text that it is of
@@ -99,24 +119,22 @@ class BatchIds:
         if is_cached and self._state.backend.is_stale(self._batch.n_chars):
             # The tokenizer is not the one that was read: the first text will find out.
             self._batch = Batch(self._state.walker)
-            self.wholes = {}
+        return stop
+
+    def _plan(self, texts: list[str], start: int) -> int:
+        """Find what the texts from ``start`` on lack; return where it is enough."""
+        stop = start
+        while stop < len(texts) and self._batch.n_chars < CHUNK_CHARS:
+            stop = self._batch.add(texts, stop, CHUNK_CHARS)
         return stop
 
     def _encode(self, *, special: bool) -> None:
         """Encode all that the batch lacks, and let the texts have it."""
         backend, batch = self._state.backend, self._batch
-        runs = batch.runs()
+        runs = batch.run_texts()
         if runs:
-            found = backend.encode_bare_batch([plan.run_text(i) for plan, i in runs])
-            for (plan, i), ids in zip(runs, found, strict=True):
-                if plan.feed(i, ids) == 0:
-                    batch.take(plan, i)
+            batch.feed(backend.encode_bare_batch(runs))
         wholes = list(batch.wholes)
         if wholes:
             all_ids = backend.encode_whole_batch(wholes, special)
-            self.wholes = dict(zip(wholes, map(_token_ids, all_ids), strict=True))
-
-
-def _token_ids(ids: Sequence[int]) -> TokenIds:
-    # An array is made of a list four times as fast as anything of a sequence.
-    return TokenIds(array.array("I", ids) if type(ids) is list else ids)
+            batch.wholes.update(zip(wholes, map(TokenIds, all_ids), strict=True))

@@ -229,13 +229,17 @@ class CachedTokenizer(Flow):
         tokenizer's. Raises ``TypeError`` naming the first item that is not a str.
         """
         texts = _texts(input)
-        has_pairs = any(isinstance(text, (tuple, list)) for text in texts)
+        are_plain = set(map(type, texts)) <= {str}
+        has_pairs = not are_plain and any(
+            isinstance(text, (tuple, list)) for text in texts
+        )
         call = self._call(has_pairs or None, is_pretokenized, options, is_batch=True)
         if call is None:
             return self._inner.encode_batch(  # type: ignore[no-any-return]
                 texts, **_given(None, is_pretokenized, add_special_tokens), **options
             )
-        texts = [_exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
+        if not are_plain:
+            texts = [_exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
         if add_special_tokens is not True and add_special_tokens is not False:
             add_special_tokens = self._adds(add_special_tokens)
         return self._encode_batch(call, texts, add_special_tokens)
@@ -252,13 +256,16 @@ class CachedTokenizer(Flow):
         ``int64``, one more than texts; text ``i`` has ``ids[offsets[i]:offsets[i+1]]``.
         Raises as `encode_batch`, and ``TypeError`` for what is no text.
         """
+        texts = _texts(input)
+        if not set(map(type, texts)) <= {str}:
+            texts = [_exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
         found: list[Any] = self.encode_batch(
-            [_exact_str(text, f"input[{i}]") for i, text in enumerate(_texts(input))],
-            add_special_tokens=add_special_tokens,
-            **options,
+            texts, add_special_tokens=add_special_tokens, **options
         )
         # With some options the answer is the inner tokenizer's, in a type of its own.
-        return flat_ids([TokenIds(getattr(ids, "ids", ids)) for ids in found])
+        return flat_ids(
+            [ids if type(ids) is TokenIds else TokenIds(ids.ids) for ids in found]
+        )
 
     def encode_segments(
         self, segments: Iterable[EncodeSegment | tuple[str, bool]]

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 # Modes (tiktoken: sets of allowed special tokens) that one wrapper remembers at once.
 MAX_MODES = 64
 
+# Stands for the ids of a text of a batch that failed.
+NO_IDS = TokenIds()
+
 
 class Flow:
     """Lead texts to their ids through the states of one wrapper.
@@ -376,21 +379,24 @@ class Flow:
         failed: Exception | None = None
         stop = 0
         batch = None
-        for i, text in enumerate(texts):
+        while len(found) < len(texts):
             change = self._change  # read before the state that it is compared for
             state = self._state_of(call)
-            if i == stop:
+            if len(found) == stop:
                 batch = BatchIds(state, change, self._is_current)
                 stop = batch.gather(
-                    texts, i, special=special, is_cached=self._is_cached(state, special)
+                    texts,
+                    stop,
+                    special=special,
+                    is_cached=self._is_cached(state, special),
                 )
             try:
-                call.check_text(text)
-                found.append(self._encode(state, text, special, batch))
+                self._encode_next(call, state, texts, found, stop, special, batch)
             except Exception as error:  # noqa: BLE001 - the first is raised below
                 if failed is None:
                     failed = error
-                    failed.index = i  # type: ignore[attr-defined]
+                    failed.index = len(found)  # type: ignore[attr-defined]
+                found.append(NO_IDS)
         if failed is not None:
             raise failed
         shape = call.padding()
@@ -399,6 +405,34 @@ class Flow:
             longest = max(map(len, found), default=0)
             return [TokenIds(shape.padded(ids.tolist(), longest)) for ids in found]
         return found
+
+    def _encode_next(  # noqa: PLR0913, PLR0917 - one batch's facts
+        self,
+        call: Backend,
+        state: State,
+        texts: list[str],
+        found: list[TokenIds],
+        stop: int,
+        special: bool,  # noqa: FBT001 - as in _encode
+        batch: BatchIds,
+    ) -> None:
+        """Append to ``found`` the ids of the text that follows, or of some."""
+        text = texts[len(found)]
+        call.check_text(text)
+        if (
+            self._is_watched
+            or not batch.is_current(state)
+            or self._goes_aside(state, text, special)
+            or state.backend.is_stale(0)
+        ):
+            found.append(self._encode(state, text, special, batch))
+            return
+        if self._checks_text or self._max_chars is not None:
+            stop = len(found) + 1
+        plan = batch.complete(texts, found, stop, special=special)
+        if plan is not None:
+            text = texts[len(found)]
+            found.append(self._complete(state, plan, text, special, batch))
 
     def _is_cached(self, state: State, special: bool) -> bool:  # noqa: FBT001
         """Tell whether texts do not just pass through as things are now."""
@@ -481,7 +515,7 @@ def _whole_ids(
     special: bool,  # noqa: FBT001 - as in _encode
     batch: BatchIds | None,
 ) -> TokenIds:
-    found = None if batch is None else batch.wholes.get(text)
+    found = None if batch is None else batch.whole(text)
     return TokenIds(backend.encode_whole(text, special)) if found is None else found
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tokcache.backends.shape import Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from tokcache.eligibility import Eligibility
 
@@ -110,15 +110,18 @@ class Backend(ABC):
     def encode_whole(self, text: str, add_special_tokens: bool) -> Sequence[int]:  # noqa: FBT001
         """Return the ids of a whole text, exactly the tokenizer's own."""
 
-    def encode_bare_batch(self, texts: list[str]) -> Sequence[Sequence[int]]:
-        """Return what `encode_bare` would for each, by the tokenizer's own batch."""
+    def encode_bare_batch(self, texts: list[str]) -> Iterable[Sequence[int]]:
+        """Return what `encode_bare` would for each, by the tokenizer's own batch.
+
+        It is gone through once; the texts are encoded before it is returned.
+        """
         return [self.encode_bare(text) for text in texts]
 
     def encode_whole_batch(
         self,
         texts: list[str],
         add_special_tokens: bool,  # noqa: FBT001 - as in encode_whole
-    ) -> Sequence[Sequence[int]]:
+    ) -> Iterable[Sequence[int]]:
         """Return what `encode_whole` would for each, by the tokenizer's own batch."""
         return [self.encode_whole(text, add_special_tokens) for text in texts]
 

@@ -27,7 +27,7 @@ from tokcache.eligibility import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import fastokens
 
@@ -117,7 +117,7 @@ class FastokensBackend(GenericBackend):
         """Return what padding alone makes of ids."""
         return Shape.of_padding(self.inner.padding)
 
-    def encode_bare_batch(self, texts: list[str]) -> Sequence[Sequence[int]]:
+    def encode_bare_batch(self, texts: list[str]) -> Iterable[Sequence[int]]:
         """Return the ids of each text; fastokens uses all cores for it."""
         if self.bypass_reason() is not None:
             return super().encode_bare_batch(texts)

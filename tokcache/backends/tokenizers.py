@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +30,14 @@ from tokcache.eligibility import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 # Characters from which on encode_batch_fast is used: a fifth faster than encode, and
 # without the GIL. Below, handing the text to another thread costs more than it saves.
 LARGE = 4096
+
+# Of one encoding after another, each list being freed before the next is made.
+IDS = operator.attrgetter("ids")
 
 # How many added tokens are read before every insert, and for more of them, how many
 # characters must have been encoded for each.
@@ -180,23 +184,23 @@ class TokenizersBackend(Backend):
         """Return the ids of a whole text, exactly the tokenizer's own."""
         return _ids(self.inner, text, add_special_tokens=add_special_tokens)
 
-    def encode_bare_batch(self, texts: list[str]) -> list[list[int]]:
+    def encode_bare_batch(self, texts: list[str]) -> Iterable[list[int]]:
         """Return what `encode_bare` would for each, in parallel."""
         bare = self._bare_tokenizer()
         inner = self.inner if bare is None else bare
-        return [each.ids for each in inner.encode_batch_fast(texts, False, False)]  # noqa: FBT003
+        return map(IDS, inner.encode_batch_fast(texts, False, False))  # noqa: FBT003
 
     def encode_whole_batch(
         self,
         texts: list[str],
         add_special_tokens: bool,  # noqa: FBT001 - as in encode_whole
-    ) -> list[list[int]]:
+    ) -> Iterable[list[int]]:
         """Return the ids of whole texts, which the tokenizer encodes in parallel."""
         try:
             found = self.inner.encode_batch_fast(texts, False, add_special_tokens)  # noqa: FBT003
         except Exception:  # noqa: BLE001 - it comes again in encode_batch's own words
             found = self.inner.encode_batch(texts, False, add_special_tokens)  # noqa: FBT003
-        return [encoding.ids for encoding in found]
+        return map(IDS, found)
 
     def encode_segment(self, text: str, allow_special: bool) -> list[int]:  # noqa: FBT001
         """Return the ids of a part; in an untrusted one special tokens are text."""
