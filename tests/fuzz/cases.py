@@ -54,9 +54,10 @@ def _steps(rng: Random, fragments: Fragments, *, normalizes: bool) -> Iterator[S
     """Draw what is done with a cached tokenizer, in order."""
     special = pick(rng, (2, 0.5), (1, 0.05), (1, 0.95))
     switches, adds = chance(rng, 0.05), chance(rng, 0.05)
-    lowered = {token.lower() for token in fragments.tokens}
-    if normalizes or len(lowered) < len(fragments.tokens):
-        lowered = set()
+    # What must not be added in another case; None: nothing that is normalized at all.
+    forms = {token.lower() for token in fragments.tokens}
+    is_plain = not normalizes and len(forms) == len(fragments.tokens)
+    lowered = forms if is_plain else None
     texts: list[str] = []
     for _ in range(rng.randint(5, 60)):
         kind = pick(rng, (80, "encode"), (12, "count"), (5, "batch"), (1.5, "clear"))
@@ -73,27 +74,36 @@ def _steps(rng: Random, fragments: Fragments, *, normalizes: bool) -> Iterator[S
             yield _change_of_tokens(rng, fragments, lowered)
 
 
-def _change_of_tokens(rng: Random, fragments: Fragments, lowered: set[str]) -> Step:
+def _change_of_tokens(
+    rng: Random, fragments: Fragments, lowered: set[str] | None
+) -> Step:
     """Draw a token to add, mostly one that is there, or a change of the normalizer.
 
     A token that is looked for in the normalized text must not be normalized to what
-    another one is.
+    another one is, nor to nothing (the library's encode would never return).
     """
-    if lowered and chance(rng, 0.2):
+    if lowered is not None and chance(rng, 0.2):
         return Step("lower", flag=chance(rng, 0.5))
     content = rng.choice(fragments.tokens * 2 + fragments.pieces)
     flags = [name for name in ("lstrip", "rstrip", "single_word") if chance(rng, 0.15)]
     flags += ["special"] * chance(rng, 0.7)
-    if content in fragments.tokens or content.lower() not in lowered:
-        flags += ["normalized"] * (bool(lowered) and chance(rng, 0.5))
+    if lowered is not None and (
+        content in fragments.tokens or content.lower() not in lowered
+    ):
+        flags += ["normalized"] * chance(rng, 0.5)
         lowered.add(content.lower())
     return Step("add", (content, " ".join(flags)))
+
+
+def draw_case(rng: Random, details: Random) -> Case:
+    """Draw a case; ``details`` is what vocabularies and merges are drawn from."""
+    tokenizer, fragments = random_tokenizer(rng, details)
+    options = _options(rng, fragments.tokens)
+    steps = _steps(rng, fragments, normalizes=tokenizer.normalizer is not None)
+    return Case(tokenizer.to_str(), options, tuple(steps))
 
 
 def random_case(seed: int, number: int) -> Case:
     """Draw a case; the same seed and number give the same one."""
     rng = Random(f"{seed}/{number}")
-    tokenizer, fragments = random_tokenizer(rng)
-    options = _options(rng, fragments.tokens)
-    steps = _steps(rng, fragments, normalizes=tokenizer.normalizer is not None)
-    return Case(tokenizer.to_str(), options, tuple(steps))
+    return draw_case(rng, rng)
