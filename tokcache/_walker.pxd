@@ -24,7 +24,7 @@ cdef class Walker:
     cdef bint cache_tails
     cdef Counters tally
 
-    cdef object _lookup(self, str text, bint special, bint count_only)
+    cdef object _lookup(self, str text, bint special, bint count_only, bint counts)
     cdef TokenIds _result(self, int64_t n_ids, bint special)
     cdef int64_t _affix_length(self, bint special) noexcept nogil
 
