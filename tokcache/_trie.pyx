@@ -52,6 +52,13 @@ from tokcache._text cimport text_equal, text_hash, text_narrowest, text_of, text
 import os
 
 
+# Before CPython 3.12 whatever makes an object may run the collector, and with it a
+# finalizer that evicts what is being walked: what makes many is done without it.
+cdef extern from *:
+    int PyGC_Disable() noexcept
+    int PyGC_Enable() noexcept
+
+
 NODE_BYTES = charge(sizeof(node))
 SEGMENT_HEADER = sizeof(segment)
 LONGEST_SHORT_TAIL = TAIL_CHARS
@@ -229,13 +236,18 @@ cdef class Trie:
         cdef node* n
         cdef int i
         cdef list found = []
-        with cython.critical_section(self):
-            for i in range(BUCKETS):
-                ends = &self.t.wheel.buckets[(self.t.wheel.hand + i) % BUCKETS]
-                n = ends.newer
-                while n != ends:
-                    found.append((n.segment.root, path_texts(n)))
-                    n = n.newer
+        cdef bint collects = PyGC_Disable()
+        try:
+            with cython.critical_section(self):
+                for i in range(BUCKETS):
+                    ends = &self.t.wheel.buckets[(self.t.wheel.hand + i) % BUCKETS]
+                    n = ends.newer
+                    while n != ends:
+                        found.append((n.segment.root, path_texts(n)))
+                        n = n.newer
+        finally:
+            if collects:
+                PyGC_Enable()
         return found
 
     def residents(self):
@@ -243,18 +255,23 @@ cdef class Trie:
         cdef node* n
         cdef uint64_t b
         cdef list found = []
-        with cython.critical_section(self):
-            for b in range(self.t.store.node_buckets):
-                n = self.t.store.nodes[b]
-                while n != NULL:
-                    node_age(&self.t.wheel, n)
-                    found.append((
-                        n.segment.root,
-                        path_texts(n),
-                        n.count,
-                        <int32_t> (n.rank - self.t.wheel.hand),
-                    ))
-                    n = n.next
+        cdef bint collects = PyGC_Disable()
+        try:
+            with cython.critical_section(self):
+                for b in range(self.t.store.node_buckets):
+                    n = self.t.store.nodes[b]
+                    while n != NULL:
+                        node_age(&self.t.wheel, n)
+                        found.append((
+                            n.segment.root,
+                            path_texts(n),
+                            n.count,
+                            <int32_t> (n.rank - self.t.wheel.hand),
+                        ))
+                        n = n.next
+        finally:
+            if collects:
+                PyGC_Enable()
         return found
 
     def policy(self):
@@ -288,8 +305,13 @@ cdef class Trie:
 
     def check(self):
         """Assert every invariant. Walks everything: for tests and debug builds."""
-        with cython.critical_section(self):
-            check_invariants(&self.t)
+        cdef bint collects = PyGC_Disable()
+        try:
+            with cython.critical_section(self):
+                check_invariants(&self.t)
+        finally:
+            if collects:
+                PyGC_Enable()
 
     cdef uint64_t hash_piece(
         self, uint32_t root, const text_view* view, const piece* p
