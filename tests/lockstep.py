@@ -274,21 +274,31 @@ class Lockstep:
 
         def gathered() -> Batch:
             batch = Batch(lane.compiled)
-            for text in texts:
-                batch.add(text)
+            stop = 0
+            while stop < len(texts):
+                stop = batch.add(texts, stop, sum(map(len, texts)) + 1)
             return batch
 
         batch = gathered()
         if batch.untried:
             lane.try_tokens(batch.untried)
             batch = gathered()  # what is refused now cuts no text
-        for plan, i in batch.runs():
-            if plan.feed(i, lane.encode(plan.run_text(i))) == TAKEN:
-                batch.take(plan, i)
-        for text in texts:
-            pending = self.begin(lane, text, special=special)
-            if pending is not None:
-                self.finish(pending, batch)
+        batch.feed([lane.encode(run) for run in batch.run_texts()])
+        found: list[TokenIds] = []
+        for i, text in enumerate(texts):
+            expected = lane.expected(text, special=special)
+            plan = batch.complete(texts, found, i + 1, special)
+            modelled = lane.model.lookup(text, special)
+            if plan is not None:
+                assert isinstance(modelled, ReferencePlan)
+                self.finish(Pending(lane, text, special, plan, modelled), batch)
+                found.append(TokenIds(expected))
+            elif isinstance(modelled, ReferencePlan):
+                for run in range(modelled.n_runs):
+                    ids = lane.encode(modelled.run_text(run))
+                    assert modelled.feed(run, ids) == TAKEN
+                assert list(modelled.finish()) == expected
+            assert found[i].tolist() == expected
 
     def count(self, lane: Lane, text: str, *, special: bool = False) -> None:
         """Count the ids of a text on both sides; drop a plan that comes instead."""

@@ -58,7 +58,7 @@ cdef class Plan:
     cdef readonly bint hit
     cdef readonly int64_t cached_tokens
     cdef readonly int64_t uncached_tokens
-    cdef readonly list untried
+    cdef readonly tuple untried
 
     cdef int _reserve(self, int64_t more) except -1
     cdef int _prepare(self) except -1

@@ -104,45 +104,20 @@ cdef class Walker:
         if special and not self.has_affixes:
             raise ValueError("the ids around a prompt are not known")
         cdef int64_t total
-        cdef uint32_t* matched = NULL
-        cdef int64_t n_matched
-        cdef uint64_t version, clears
         cdef Plan plan
         with cython.critical_section(trie):
             trie.walk(self.root, self.scanner, &view, &w, True)
-            n_matched = <int64_t> w.reached.n_ids
             if w.is_complete and w.position:
                 if not count_only:
                     return self._hit(&w, special, started, counts)
-                total = n_matched + self._affix_length(special)
+                total = <int64_t> w.reached.n_ids + self._affix_length(special)
                 if counts:
                     self._count_hit(total, started)
                 return total
-            version = trie.t.store.version
-            clears = trie.t.roots[self.root].clears
-            matched = <uint32_t*> malloc(<size_t> (n_matched + 1) * 4)
-            if matched == NULL:
-                raise MemoryError
-            copy_path(w.reached, matched)
-        # Made outside: a Plan has Python objects, and so the collector may run here.
-        try:
             plan = Plan.__new__(Plan)
-        except BaseException:
-            free(matched)
-            raise
-        plan.pool = matched
-        plan.pool_size = n_matched + 1
-        plan.pool_used = n_matched
-        plan.n_matched = n_matched
-        plan.walker = self
-        plan.text = text
-        plan.view = view
-        plan.special = special
-        plan.started = started
-        plan.reached = w
-        plan.version = version
-        plan.clears = clears
-        plan.hit = w.position > 0
+            plan.walker = self
+            plan._begin(text, &w, special, started)
+            plan._let_go()
         plan._prepare()
         return plan
 
@@ -258,6 +233,7 @@ cdef class Walker:
 
 
 @cython.final
+@cython.no_gc  # so that one can be made under the lock; nothing it holds can hold it
 cdef class Plan:
     """Lead one prompt that is not fully cached to its ids.
 
@@ -353,7 +329,7 @@ cdef class Plan:
         cdef set untried
         cdef int32_t token
         cdef Py_ssize_t k
-        self.untried = []
+        self.untried = ()
         if self._has_untried():
             untried = set()
             # One that was refused since it was cut at is tried, and refused, once more.
@@ -361,7 +337,7 @@ cdef class Plan:
                 token = self.pieces.items[k].token
                 if token != NO_TOKEN and scanner.statuses[token] != TRUSTED:
                     untried.add(token)
-            self.untried = sorted(untried)
+            self.untried = tuple(sorted(untried))
         return 0
 
     cdef int _group(self) except -1:
