@@ -89,7 +89,7 @@ def tries() -> Operation:
         trie = walker.trie
         trie.check()
         assert all((trie.leaves(), trie.residents(), trie.policy(), trie.usage()))
-        for call in (trie.root_usage, trie.close_root, trie.clear):
+        for call in (trie.usage, trie.close_root, trie.clear):
             with suppress(ValueError):
                 call(99)
         number = trie.open_root()
@@ -127,15 +127,22 @@ def batches() -> Operation:
     def operation() -> None:
         walker = small_walker()
         batch = Batch(walker)
-        for text in ("a#b#", "a#c#", "a", "a#b#", "".join(f"{i}#" for i in range(300))):
-            batch.add(text)
-        for plan, i in batch.runs():
-            plan.feed(i, ids_of(plan.run_text(i)))
-            batch.take(plan, i)
+        many = "".join(f"{i}#" for i in range(300))
+        texts = ["a#b#", "a#c#", "a", "a#b#", many]
+        assert batch.add(texts, 0, 10_000) == len(texts)
+        runs = [ids_of(text) for text in batch.run_texts()]
+        for bad in NO_IDS:
+            with suppress(*ERRORS):
+                batch.feed(bad)
+        batch.feed(runs)
         plan = planned(walker, "a#b#")
         assert batch.serve(plan, 0)
         plan.finish()
         assert not batch.serve(planned(walker, "x#"), 0)
+        found: list[TokenIds] = []
+        whole = batch.complete(texts, found, len(texts), False)
+        assert whole is not None
+        assert len(found) == texts.index("a")
 
     return operation
 
