@@ -110,7 +110,9 @@ def inner_errors() -> Operation:
 def refused_memory() -> Operation:
     allocator = Allocator()
     inner = build()
-    walker = Walker(Trie(SMALL, 10**6, hash_seed=1), None, Scanner([("#", 9, 1, True)]))
+    walker = Walker(
+        Trie(SMALL // 8, 10**6, hash_seed=1), None, Scanner([("#", 9, 1, True)])
+    )
     walker.scanner.trust(0)
 
     def work() -> None:
