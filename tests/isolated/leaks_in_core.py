@@ -89,7 +89,7 @@ def tries() -> Operation:
         trie = walker.trie
         trie.check()
         assert all((trie.leaves(), trie.residents(), trie.policy(), trie.usage()))
-        for call in (trie.root_usage, trie.close_root, trie.clear):
+        for call in (trie.usage, trie.close_root, trie.clear):
             with suppress(ValueError):
                 call(99)
         number = trie.open_root()
@@ -127,15 +127,22 @@ def batches() -> Operation:
     def operation() -> None:
         walker = small_walker()
         batch = Batch(walker)
-        for text in ("a#b#", "a#c#", "a", "a#b#", "".join(f"{i}#" for i in range(300))):
-            batch.add(text)
-        for plan, i in batch.runs():
-            plan.feed(i, ids_of(plan.run_text(i)))
-            batch.take(plan, i)
-        plan = planned(walker, "a#b#")
-        assert batch.serve(plan, 0)
-        plan.finish()
-        assert not batch.serve(planned(walker, "x#"), 0)
+        texts = ["a#b#", "a#c#", "a", "a#b#", "".join(f"{i}#" for i in range(300))]
+        assert batch.add(texts, 0, 10_000) == len(texts)
+        batch.feed(map(ids_of, batch.run_texts()))
+        batch.wholes.update((text, TokenIds(ids_of(text))) for text in batch.wholes)
+        found: list[TokenIds] = []
+        assert batch.complete(texts, found, len(texts), False) is None
+        assert found == [ids_of(text) for text in texts]
+        other = small_walker()
+        batch = Batch(other)
+        batch.add(["a#b#"], 0, 10_000)
+        for bad in NO_IDS:
+            with suppress(*ERRORS, RuntimeError):
+                batch.feed([bad])
+        with suppress(*ERRORS):
+            batch.add([None], 0, 10_000)  # type: ignore[list-item]
+        assert not batch.serve(planned(other, "x#"), 0)
 
     return operation
 
