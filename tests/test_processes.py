@@ -5,9 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import signal
 import threading
-import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.encoding_runs import build, make_texts
+from tests.isolated.children import exit_code
 from tests.isolated.traffic import Plain
 from tokcache import CachedTokenizer, L1Cache, SharedTokenizerCache, TokenIds
 
@@ -28,7 +27,6 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 TEXTS = make_texts(60)
 KNOWN = "<|im_start|>hello<|im_end|>"
-SECONDS = 10.0
 
 
 @pytest.fixture(autouse=True)
@@ -48,15 +46,7 @@ def in_child(work: Callable[[], object]) -> int:
         except BaseException:  # noqa: BLE001 - told by the exit code
             os.write(2, traceback.format_exc().encode())
             os._exit(2)
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    pytest.fail("the child hangs")
+    return exit_code(pid)
 
 
 def raw() -> list[list[int]]:
@@ -193,7 +183,7 @@ def test_a_fork_in_the_middle_of_an_encode() -> None:
     hits = cached.cache_stats().hits
     if not pids[0]:
         os._exit(0 if is_right and hits == 1 else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pids[0], 0)[1]) == 0
+    assert exit_code(pids[0]) == 0
     assert is_right
     assert hits == 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,6 +58,17 @@ def test_metrics_in_files_are_complete(
     ran = run_alone(endings.metrics_at_the_end)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "tokcache_requests_total 1\n" in ran.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_children_end_that_were_forked_while_metrics_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library's own locks are not held by a thread that a child does not have."""
+    pytest.importorskip("prometheus_client")
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    ran = run_alone(endings.forks_while_metrics_are_written)
+    assert (ran.returncode, ran.stdout) == (0, "no child hung\n"), ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import array
 import itertools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tokcache._batch import Batch
 from tokcache._ids import TokenIds, joined

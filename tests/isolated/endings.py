@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tests.isolated.children import exit_code
 from tests.isolated.traffic import TEXT, Plain, build, new_text, warm, wrapper
 from tokcache import CachedTokenizer, SharedTokenizerCache
 
@@ -183,6 +184,27 @@ def metrics() -> None:
     publish_metrics(cached, model="m")
     keep_busy(lambda: cached.encode(new_text()))
     time.sleep(0.25)
+
+
+def forks_while_metrics_are_written() -> None:
+    """End children that were forked while a thread was busy writing to files."""
+    from tokcache.metrics_files import publisher  # noqa: PLC0415 - an extra
+    from tokcache.observers import publish_metrics  # noqa: PLC0415
+
+    cached = warm(wrapper())
+    publish_metrics(cached, model="m")
+
+    def work() -> None:
+        cached.encode(new_text())
+        publisher().write()
+
+    keep_busy(work, 1)
+    for _ in range(30):
+        child = os.fork()
+        if not child:
+            return
+        assert exit_code(child) == 0
+    print("no child hung")  # noqa: T201 - for the test
 
 
 def metrics_at_the_end() -> None:

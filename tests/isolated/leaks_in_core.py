@@ -127,22 +127,22 @@ def batches() -> Operation:
     def operation() -> None:
         walker = small_walker()
         batch = Batch(walker)
-        many = "".join(f"{i}#" for i in range(300))
-        texts = ["a#b#", "a#c#", "a", "a#b#", many]
+        texts = ["a#b#", "a#c#", "a", "a#b#", "".join(f"{i}#" for i in range(300))]
         assert batch.add(texts, 0, 10_000) == len(texts)
-        runs = [ids_of(text) for text in batch.run_texts()]
-        for bad in NO_IDS:
-            with suppress(*ERRORS):
-                batch.feed(bad)
-        batch.feed(runs)
-        plan = planned(walker, "a#b#")
-        assert batch.serve(plan, 0)
-        plan.finish()
-        assert not batch.serve(planned(walker, "x#"), 0)
+        batch.feed(map(ids_of, batch.run_texts()))
+        batch.wholes.update((text, TokenIds(ids_of(text))) for text in batch.wholes)
         found: list[TokenIds] = []
-        whole = batch.complete(texts, found, len(texts), False)
-        assert whole is not None
-        assert len(found) == texts.index("a")
+        assert batch.complete(texts, found, len(texts), False) is None
+        assert found == [ids_of(text) for text in texts]
+        other = small_walker()
+        batch = Batch(other)
+        batch.add(["a#b#"], 0, 10_000)
+        for bad in NO_IDS:
+            with suppress(*ERRORS, RuntimeError):
+                batch.feed([bad])
+        with suppress(*ERRORS):
+            batch.add([None], 0, 10_000)  # type: ignore[list-item]
+        assert not batch.serve(planned(other, "x#"), 0)
 
     return operation
 
