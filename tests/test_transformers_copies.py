@@ -39,7 +39,7 @@ def test_copies_are_accelerated(copied: Callable[[Any], Any]) -> None:
 
 
 def test_nothing_goes_by_the_identity_of_objects() -> None:
-    """Memory gives an identity out again: a thousand tokenizers come and go."""
+    """B45: memory gives an identity out again: a thousand tokenizers come and go."""
     shared = SharedTokenizerCache()
     kinds = [small(), small()]
     kinds[1].add_tokens([AddedToken("ell", normalized=False)])
