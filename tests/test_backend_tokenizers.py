@@ -21,7 +21,7 @@ from tokenizers import (
 )
 
 from tokcache.backends import backend_for
-from tokcache.backends._added_tokens import (
+from tokcache.backends.added_tokens import (
     NOT_AGAIN,
     NOT_SHOWN,
     OVERLAPS,

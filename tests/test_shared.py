@@ -20,7 +20,7 @@ from tokcache import (
     SharedTokenizerCacheStats,
     fingerprint,
 )
-from tokcache.backends._added_tokens import lists_are_true
+from tokcache.backends.added_tokens import lists_are_true
 
 BUDGET = 2**20
 TEXTS = ["<s>hello</s>", "<s>hello</s>foo", "<s>x</s>y"]

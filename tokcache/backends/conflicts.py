@@ -110,7 +110,7 @@ class Groups:
             self._parents[other] = one
 
 
-def overlaps(added: Sequence[AddedTokenView], contents: Contents) -> Iterator[Pair]:
+def conflicts(added: Sequence[AddedTokenView], contents: Contents) -> Iterator[Pair]:
     """List every way in which two tokens get in each other's way."""
     for token in added:
         text = token.content
