@@ -192,7 +192,7 @@ def _anew(inner: Tokenizer, added: Sequence[AddedTokenView]) -> Tokenizer:
 
 
 class _DifferenceError(Exception):
-    """Added tokens are matched in another way than they are listed."""
+    """Say in which text added tokens are matched otherwise than listed."""
 
 
 class _Comparison:
