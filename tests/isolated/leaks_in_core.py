@@ -89,7 +89,7 @@ def tries() -> Operation:
         trie = walker.trie
         trie.check()
         assert all((trie.leaves(), trie.residents(), trie.policy(), trie.usage()))
-        for call in (trie.root_usage, trie.close_root, trie.clear):
+        for call in (trie.usage, trie.close_root, trie.clear):
             with suppress(ValueError):
                 call(99)
         number = trie.open_root()
