@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tests.commands import told
 from tests.data import REPOSITORY
 from tests.toys import special, toy
 from tokcache.cli import main
@@ -71,12 +72,7 @@ def report_of(capsys: CaptureFixture[str], arguments: Sequence[str]) -> dict[str
 
 def mistake_of(capsys: CaptureFixture[str], arguments: Sequence[str]) -> str:
     """Run here what must fail; return the one line that says why."""
-    assert main(list(arguments)) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("tokcache: ")
-    assert told.err.count("\n") == 1
-    return told.err[len("tokcache: ") : -1]
+    return told(main(list(arguments)), capsys)
 
 
 def content(out: Path) -> dict[str, bytes]:

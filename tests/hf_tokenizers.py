@@ -103,6 +103,11 @@ def comparable(value: Any) -> Any:
     return value
 
 
+def called(given: Any, options: dict[str, Any], tokenizer: Any) -> Any:
+    """Call a tokenizer; for `functools.partial`."""
+    return tokenizer(given, **options)
+
+
 def assert_same(raw: Any, fast: Any, call: Callable[[Any], Any], *, deep: bool) -> None:
     """Check that a call of both answers the same, or fails alike."""
     got, want = (outcome(lambda t=t: call(t), deep=deep) for t in (fast, raw))  # type: ignore[misc]

@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers
 
 from tokcache import CachedTokenizer
-from tokcache.backends._added_tokens import (
+from tokcache.backends.added_tokens import (
     NOT_AGAIN,
     OVERLAPS,
     exact_copy,

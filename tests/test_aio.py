@@ -78,7 +78,7 @@ def test_what_is_long_is_encoded_in_a_thread_and_what_is_cached_is_not() -> None
 
 
 def test_the_loop_runs_on_while_an_encode_is_under_way() -> None:
-    """The encode ends only after the loop has run other work: no clock is needed."""
+    """B69: the encode ends only after the loop has run other work: without a clock."""
 
     async def check() -> None:
         cached = CachedTokenizer(build())

@@ -20,6 +20,7 @@ from tokcache.backends.fastokens import LARGE, VOUCH, FastokensBackend
 
 from . import data
 from .fuzz.random_tokenizer import random_text, random_tokenizer
+from .inspection import reasons
 from .toys import plain, special, toy
 
 if TYPE_CHECKING:
@@ -40,11 +41,6 @@ def inspected(
 ) -> Eligibility:
     """Inspect a tokenizer with no list, unless one is given."""
     return FastokensBackend(inner).inspect(special_tokens)
-
-
-def reasons(found: Eligibility) -> dict[str, str | None]:
-    """Return the reasons by content."""
-    return {each.content: each.reason for each in (*found.tokens, *found.unscanned)}
 
 
 def loaded(seeds: range) -> Iterator[tuple[random.Random, Tokenizer, Any, Any]]:

@@ -21,6 +21,7 @@ from tokcache.backends.generic import GenericBackend
 from tokcache.backends.probing import MAX_CHARS, TEXTS
 
 from .checks import raw_ids
+from .inspection import reasons
 from .toys import special, toy
 
 if TYPE_CHECKING:
@@ -154,11 +155,6 @@ def inspected(
     backend = backend_for(inner, max_chars=max_chars)
     listed = None if special_tokens is None else list(special_tokens)
     return backend.inspect(listed, trust_custom=False)
-
-
-def reasons(found: Eligibility) -> dict[str, str | None]:
-    """Return the reasons by content."""
-    return {each.content: each.reason for each in (*found.tokens, *found.unscanned)}
 
 
 # -- what is tried at construction

@@ -14,6 +14,7 @@ from tokcache._scan import Scanner
 from tokcache.backends import backend_for
 
 from . import data
+from .inspection import reasons
 from .toys import plain, special, toy
 
 if TYPE_CHECKING:
@@ -30,11 +31,6 @@ def giga(tokenizer: Tokenizer) -> gigatoken.Tokenizer:
 def inspected(tokenizer: Tokenizer, listed: list[str] | None) -> Eligibility:
     """Inspect gigatoken's version of a tokenizer."""
     return backend_for(giga(tokenizer)).inspect(listed, trust_custom=False)
-
-
-def reasons(found: Eligibility) -> dict[str, str | None]:
-    """Return the reasons by content."""
-    return {each.content: each.reason for each in (*found.tokens, *found.unscanned)}
 
 
 # -- the list

@@ -21,6 +21,7 @@ from tokcache.backends.overlap import overlapping
 from tokcache.backends.tiktoken import MAX_OPTIONS, NONE_ALLOWED, TiktokenBackend
 
 from .encodings import AB, FIRST_SPECIAL, PATTERN, small_encoding, small_ranks
+from .inspection import reasons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,11 +48,6 @@ def inspected(
     """Inspect the backend for calls with these options, or with all tokens allowed."""
     options = options or {"allowed_special": "all"}
     return with_options(encoding, **options).inspect(special_tokens)
-
-
-def reasons(found: Eligibility) -> dict[str, str | None]:
-    """Return the reasons by content."""
-    return {each.content: each.reason for each in (*found.tokens, *found.unscanned)}
 
 
 def scanner_of(found: Eligibility) -> Scanner:

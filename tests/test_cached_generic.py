@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
+import gigatoken
 import pytest
+import tiktoken
 
 from tokcache import CachedTokenizer
 
+from .encodings import small_encoding
 from .test_backend_generic import (
     SPECIALS,
     AnotherPathForPlainText,
@@ -16,6 +20,7 @@ from .test_backend_generic import (
     Words,
     slices,
 )
+from .toys import special, toy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +67,40 @@ def test_the_default_of_the_flag_is_the_objects_own() -> None:
                 assert cached.encode("<a>hello", add_special_tokens=flag) == (
                     inner.encode("<a>hello", flag)
                 )
+
+
+def _giga() -> gigatoken.Tokenizer:
+    return gigatoken.Tokenizer.from_json(toy(*map(special, SPECIALS)).to_str())
+
+
+def _allowing() -> Any:
+    return small_encoding(*SPECIALS)
+
+
+@pytest.mark.parametrize("build", [Words, _giga, _allowing])
+def test_where_a_tokenizer_adds_nothing_the_flag_changes_nothing(
+    build: Callable[[], Any],
+) -> None:
+    """It is the cache's own option: one call will do for tokenizers of all libraries.
+
+    tiktoken itself, and whatever else has no such option, would take none of it.
+    """
+    raw, cached = build(), wrapped(build(), max_chars=None)
+    is_tiktoken = isinstance(raw, tiktoken.Encoding)
+    options = {"allowed_special": "all"} if is_tiktoken else {}
+    with pytest.raises(TypeError):
+        raw.encode("<a>hello", add_special_tokens=False)
+    for text in ("<a>hello<b>hello", "hello", "<a>hello<b>") * 2:
+        want = list(raw.encode(text, **options))
+        for flag in (None, True, False):
+            given = {**options, "add_special_tokens": flag}
+            assert cached.encode(text, **given) == want
+            assert cached.count(text, **given) == len(want)
+            assert cached.encode_batch([text], **given) == [want]
+            assert asyncio.run(cached.aencode(text, **given)) == want
+    stats = cached.cache_stats()
+    assert stats.hits > stats.misses
+    assert stats.pass_throughs == 0
 
 
 @pytest.mark.parametrize("kind", [AnotherPathForPlainText, slices(1000), Counting])

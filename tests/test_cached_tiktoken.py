@@ -105,6 +105,7 @@ def test_a_disallowed_token_is_refused_cold_and_warm(text: str) -> None:
     ],
 )
 def test_surrogates_are_mended_cold_and_warm(text: str) -> None:
+    """B38: also where the mended text is cached under its other spelling."""
     encoding = small_encoding()
     cached = wrapped(encoding)
     for turn in (text, text, text + "<|b|>more", "\U0001f600<|a|>x", text):

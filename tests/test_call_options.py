@@ -309,7 +309,7 @@ def test_random_merges_are_never_stored() -> None:
 
 
 def test_decoding_is_the_inner_tokenizers() -> None:
-    """Also for ids that end within a character, with and without specials."""
+    """B47: also for ids that end within a character, with and without specials."""
     raw = toy(special("<s>"), special("</s>"))
     cached = CachedTokenizer(toy(special("<s>"), special("</s>")))
     ids = raw_ids(raw, "<s>né 😀 ก hello\u200d👩</s> 中")

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer
 
 from tokcache import CachedTokenizer, TokenIds
 from tokcache.cli import main
@@ -17,6 +17,7 @@ from tokcache.cli.errors import UserError
 from tokcache.cli.inputs import parse_size
 from tokcache.cli.report import duration, percentile
 
+from .commands import byte_tokenizer, complain
 from .data import REPOSITORY
 
 if TYPE_CHECKING:
@@ -50,14 +51,7 @@ TEMPLATE = (
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a folder with a small tokenizer and conversations, plain and packed."""
     folder = tmp_path_factory.mktemp("cli")
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {character: index for index, character in enumerate(alphabet)}
-    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(
-        [AddedToken(token, special=True, normalized=False) for token in SPECIALS]
-    )
+    tokenizer = byte_tokenizer(*SPECIALS)
     tokenizer.save(str(folder / "tokenizer.json"))
     packed = gzip.compress((folder / "tokenizer.json").read_bytes())
     (folder / "small.json.gz").write_bytes(packed)
@@ -344,16 +338,6 @@ def test_a_bad_line_is_named(
     file.write_text(lines, "utf-8")
     code = main(["replay", str(file), *replay_arguments(folder)[2:]])
     complain(code, capsys, BAD_LINES[lines], str(file))
-
-
-def complain(code: int, capsys: CaptureFixture[str], *parts: str) -> None:
-    """Check that one line on stderr says it, and nothing was printed."""
-    captured = capsys.readouterr()
-    assert (code, captured.out) == (2, "")
-    assert captured.err.startswith("tokcache: ")
-    assert captured.err.count("\n") == 1
-    for part in parts:
-        assert part in captured.err
 
 
 def test_files_that_cannot_be_read(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tokcache import CachedTokenizer
-from tokcache.backends._added_tokens import lists_are_true
+from tokcache.backends.added_tokens import lists_are_true
 
 from . import data, engines
 

@@ -53,6 +53,25 @@ def n_ids(text: str) -> int:
     return len(raw_ids(build(), text))
 
 
+def test_observers_may_be_set_later_and_taken_away() -> None:
+    """By the methods that upstream has for it, which return the wrapper itself."""
+    cached = CachedTokenizer(build())
+    told: list[str] = []
+    cached.encode("<s>hello")
+    assert (
+        cached.with_observer(lambda: told.append("hit"), lambda: told.append("miss"))
+        is cached
+    )
+    cached.encode("<s>hello")
+    cached.encode("hello<im>")
+    assert told == ["hit", "miss"]
+    cached.with_observer(None, lambda: told.append("miss"))
+    cached.encode("<s>hello")
+    cached.with_observer(None, None)
+    cached.encode("foo<e>")
+    assert told == ["hit", "miss"]
+
+
 def test_half_a_segment_is_no_hit() -> None:
     """Only whole segments are matched, and only their tokens are counted as cached."""
     watch = Watch()

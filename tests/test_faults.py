@@ -91,7 +91,7 @@ def test_what_is_no_batch_is_refused(value: object) -> None:
 
 @pytest.mark.parametrize("at", ["cold", "in the tail", "in a segment", "no boundary"])
 def test_a_lone_surrogate(at: str) -> None:
-    """The inner tokenizer's own exception, nothing stored, the next call right."""
+    """B37: the inner tokenizer's own exception, nothing stored, the next call right."""
     text = {
         "cold": "a<s>\ud800b",
         "in the tail": "a<s>b\udfff",
@@ -245,7 +245,7 @@ def test_bytes_for_next_to_nothing(budget: int) -> None:
 def test_an_inner_tokenizer_that_fails_at_some_call(
     error: BaseException, nth: int
 ) -> None:
-    """The error passes through as it is; no half entry is left; the next is right."""
+    """B39: the error passes through, no half entry is left, the next call is right."""
     cached = CachedTokenizer(build())
     # Each token's first sight makes calls too: over with before the count begins.
     assert_same(cached, build(), "x<s>x<im>x")
@@ -264,7 +264,7 @@ def test_an_inner_tokenizer_that_fails_at_some_call(
 
 
 def test_an_inner_tokenizer_that_fails_in_a_middle_segment() -> None:
-    """Counted as neither hit nor miss, told to no observer; later it is right."""
+    """B40: counted as neither hit nor miss, told to no observer; later it is right."""
     events: list[str] = []
     cached = CachedTokenizer(
         build(),
@@ -358,8 +358,7 @@ def test_an_observer_that_is_told_from_within_an_observer() -> None:
             cached.encode("other<s>text")
             cached.clear_cache()
 
-    watched = cached.with_token_observer(on_tokens)
-    cached = watched or cached
+    assert cached.with_token_observer(on_tokens) is cached
     for _ in range(2):
         assert_same(cached, build(), "a<s>b", special=True)
     assert seen

@@ -16,7 +16,7 @@ from tests.fuzz.side_by_side import run_case
 from tests.fuzz.totals import Totals
 from tests.toys import Flags, plain, special, toy
 from tokcache import CachedTokenizer
-from tokcache.backends._added_tokens import lists_are_true
+from tokcache.backends.added_tokens import lists_are_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

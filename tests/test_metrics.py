@@ -146,7 +146,7 @@ def test_counters_never_go_down() -> None:
 
 
 def test_any_number_of_wrappers_and_registries() -> None:
-    """No "duplicated timeseries", and each wrapper's counts once in each registry."""
+    """B74: no "duplicated timeseries"; each wrapper's counts once in each registry."""
     registries = [prometheus_client.CollectorRegistry() for _ in range(2)]
     one, two = CachedTokenizer(build()), CachedTokenizer(build())
     for registry in registries:

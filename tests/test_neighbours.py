@@ -13,7 +13,7 @@ import pytest
 from tests.encoding_runs import build, make_texts
 from tests.toys import plain, special, toy
 from tokcache import CachedTokenizer, SharedTokenizerCache
-from tokcache.backends._added_tokens import lists_are_true
+from tokcache.backends.added_tokens import lists_are_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

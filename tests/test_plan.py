@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer
 
 from tokcache import CachedTokenizer
 from tokcache.chat import chat_format, turns
@@ -16,6 +16,7 @@ from tokcache.cli.plan import take_turns
 from tokcache.cli.traces import read_trace
 from tokcache.cli.workload import UNBOUNDED, of_trace, run
 
+from .commands import byte_tokenizer, complain
 from .data import DATA, REPOSITORY
 
 if TYPE_CHECKING:
@@ -186,18 +187,7 @@ def test_real_traces_without_a_budget(name: str, kind: Any) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a folder with a tokenizer of bytes that knows a chat format's tokens."""
     folder = tmp_path_factory.mktemp("plan")
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(
-        models.BPE(vocab=dict(zip(alphabet, range(256), strict=True)), merges=[])
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(
-        [
-            AddedToken(token, special=True, normalized=False)
-            for token in ("<|im_start|>", "<|im_end|>")
-        ]
-    )
+    tokenizer = byte_tokenizer("<|im_start|>", "<|im_end|>")
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 
@@ -326,16 +316,6 @@ BAD_LINES = {
     '{"text": "x"}': "conversations need a tokenizer: name one with --tokenizer",
     "": "conversations need a tokenizer",
 }
-
-
-def complain(code: int, capsys: CaptureFixture[str], *parts: str) -> None:
-    """Check that one line on stderr says it, and nothing was printed."""
-    captured = capsys.readouterr()
-    assert (code, captured.out) == (2, "")
-    assert captured.err.startswith("tokcache: ")
-    assert captured.err.count("\n") == 1
-    for part in parts:
-        assert part in captured.err
 
 
 @pytest.mark.parametrize("lines", BAD_LINES)

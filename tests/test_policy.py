@@ -128,7 +128,7 @@ def random_text(rng: random.Random, earlier: list[str]) -> str:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_both_sides_agree_on_random_traffic(seed: int) -> None:
-    """Order of victims, counts, ranks, sketch and gate, with plans left for later.
+    """B59: order of victims, counts, ranks, sketch and gate, with plans left for later.
 
     ``TOKCACHE_STEPS=20000`` makes each run longer.
     """
@@ -359,6 +359,7 @@ def test_a_large_segment_that_is_asked_for_often_gets_in() -> None:
 
 
 def test_an_empty_cache_of_1_gib_takes_next_to_nothing() -> None:
+    """B56: the sketch goes by entries, not by bytes."""
     toy = Toy(2**30 // SEGMENT_BYTES, 2**32)
     assert toy.trie.usage()[3] == 0
     toy.ask("a#")
@@ -423,13 +424,14 @@ def test_counts_are_halved_at_each_epoch() -> None:
 
 
 def test_an_old_hot_set_is_replaced_within_ten_times_the_entries() -> None:
+    """B56: the sketch ages."""
     toy = Toy(100)
     hit_rate(toy, [f"old {i}#" for i in range(100)], 50)
     assert hit_rate(toy, [f"new {i}#" for i in range(100)], 10) > 0.95
 
 
 def test_keys_crafted_to_collide_do_not_keep_a_new_hot_set_out() -> None:
-    """Whoever knows the seed can fill one line of the sketch; here everybody does."""
+    """B57: who knows the seed can fill one line of the sketch; here everybody does."""
     toy = Toy(50)
     toy.close_gate()
     sketch = Sketch(UNBOUNDED)

@@ -20,7 +20,7 @@ from tokcache import (
     SharedTokenizerCacheStats,
     fingerprint,
 )
-from tokcache.backends._added_tokens import lists_are_true
+from tokcache.backends.added_tokens import lists_are_true
 
 BUDGET = 2**20
 TEXTS = ["<s>hello</s>", "<s>hello</s>foo", "<s>x</s>y"]
@@ -224,14 +224,15 @@ def test_a_disabled_wrapper_reports_zeros() -> None:
 
 @pytest.mark.parametrize("budget", [0, 1, 4096, BUDGET])
 def test_many_wrappers_and_threads_within_one_budget(budget: int) -> None:
+    """B46: more than 10,000 prompts from eight threads, most of them soon evicted."""
     cache = SharedTokenizerCache(budget)
-    wrappers = [joined(cache, name) for name in (b"a", b"b", b"a", b"b")]
+    wrappers = [joined(cache, name) for name in (b"a", b"b") * 4]
     texts = [f"<s>{'hello' * (i % 5)}</s>{i}<s>foo{i % 11}" for i in range(100)]
     want = {text: build().encode(text).ids for text in texts}
     wrong: list[str] = []
 
     def work(cached: CachedTokenizer) -> None:
-        for text in texts:
+        for text in texts * 13:
             if cached.encode(text).ids != want[text]:
                 wrong.append(text)
             stats = cache.stats()
@@ -247,6 +248,9 @@ def test_many_wrappers_and_threads_within_one_budget(budget: int) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+    # Each of them got to its end.
+    stats = [cached.cache_stats() for cached in wrappers]
+    assert sum(each.hits + each.misses for each in stats) == 8 * 13 * len(texts)
     cache.trie.check()
 
 

@@ -24,7 +24,7 @@ from tokcache.transformers import (
 
 
 def test_the_object_stays_what_it_is() -> None:
-    """Servers check types, and give the backend to compiled code."""
+    """B44: servers check types, and give the backend to compiled code."""
     raw = small()
     backend, kind = raw._tokenizer, type(raw)
     fast = accelerate(raw)
@@ -39,7 +39,7 @@ def test_the_object_stays_what_it_is() -> None:
 
 
 def test_what_is_not_encoding_is_untouched() -> None:
-    """Lengths, tokens and decoding, also after tokens were added."""
+    """B44: lengths, tokens and decoding, also after tokens were added."""
     raw, fast = small(), accelerate(small())
     for is_new in (1, 0):
         assert len(fast) == len(raw)
@@ -156,7 +156,7 @@ def test_changes_are_noticed(change: Callable[[Any], object]) -> None:
 
 
 def test_a_prompt_that_writes_its_first_token_itself() -> None:
-    """The template has it and so has the post-processor: two, with or without cache."""
+    """B35: the template has it, so has the post-processor: two, cached or not."""
     raw, fast = small(), accelerate(small())
     first = raw.convert_tokens_to_ids("<s>")
     for text in ("<s>a", "<s>a<im>hello", "<s>a"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,17 @@ from tokenizers import AddedToken
 
 from tokcache import SharedTokenizerCache
 
-from .hf_tokenizers import pickled, small, transformers
+from . import data
+from .hf_tokenizers import (
+    assert_same,
+    called,
+    configuration,
+    configured,
+    pickled,
+    small,
+    texts_of,
+    transformers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +50,7 @@ def test_copies_are_accelerated(copied: Callable[[Any], Any]) -> None:
 
 
 def test_nothing_goes_by_the_identity_of_objects() -> None:
-    """Memory gives an identity out again: a thousand tokenizers come and go."""
+    """B45: memory gives an identity out again: a thousand tokenizers come and go."""
     shared = SharedTokenizerCache()
     kinds = [small(), small()]
     kinds[1].add_tokens([AddedToken("ell", normalized=False)])
@@ -102,3 +113,28 @@ def test_saved_files_know_nothing_of_it(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not accelerated"):
         cached_tokenizer(loaded)
     assert dict(accelerate(loaded)("<im>hello")) == dict(small()("<im>hello"))
+
+
+@pytest.mark.skipif(
+    "qwen3" not in data.families() or not configuration("qwen3"), reason="needs qwen3"
+)
+def test_copies_and_files_of_a_real_tokenizer(tmp_path: Path) -> None:
+    """Its own class, loaded, copied, pickled, saved and loaded again."""
+    for name in ("source", "fast", "plain"):
+        (tmp_path / name).mkdir()
+    raw = configured("qwen3", tmp_path / "source")
+    fast = accelerate(configured("qwen3", tmp_path / "source"))
+    fast.save_pretrained(tmp_path / "fast")
+    raw.save_pretrained(tmp_path / "plain")
+    for path in (tmp_path / "plain").iterdir():
+        assert (tmp_path / "fast" / path.name).read_bytes() == path.read_bytes()
+    loaded = transformers.AutoTokenizer.from_pretrained(tmp_path / "fast")
+    assert type(loaded) is type(raw)
+    texts = texts_of("qwen3")
+    for made in (fast, copy.deepcopy(fast), pickled(fast), accelerate(loaded)):
+        assert type(made) is type(raw)
+        for options in ({}, {"padding": True}, {"truncation": True, "max_length": 7}):
+            for given in (*texts, texts):
+                call = functools.partial(called, given, options)
+                assert_same(raw, made, call, deep=True)
+        assert cached_tokenizer(made).cache_stats().hits

@@ -12,6 +12,7 @@ import pytest
 from . import data
 from .hf_tokenizers import (
     assert_same,
+    called,
     configuration,
     configured,
     facts,
@@ -134,10 +135,6 @@ def calls(texts: list[str], options: dict[str, Any]) -> Iterator[Callable[[Any],
     yield lambda t: t.batch_encode_plus(list(itertools.pairwise(texts)), **options)
 
 
-def _called(given: Any, options: dict[str, Any], tokenizer: Any) -> Any:
-    return tokenizer(given, **options)
-
-
 def _templated(chat: Any, options: dict[str, Any], tokenizer: Any) -> Any:
     return tokenizer.apply_chat_template(chat, **options)
 
@@ -177,7 +174,7 @@ def test_other_ways_to_encode(family: str) -> None:
         text = texts_of(family)[0]
         assert fast.tokenize(text) == raw.tokenize(text)
         for options in OPTIONS:
-            call = functools.partial(_called, [text, "a"], options)
+            call = functools.partial(called, [text, "a"], options)
             assert_same(raw, fast, call, deep=True)
     stats = cached_tokenizer(fast).cache_stats()
     assert stats.hits or not cached_tokenizer(fast).explain().enabled

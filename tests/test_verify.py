@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, normalizers
 
-from tests.checks import assert_same
+from tests.checks import InnerCalls, assert_same
 from tests.toys import special, toy
 from tokcache import CachedTokenizer, CacheTokenUsage, TokenIds
 
@@ -79,24 +79,13 @@ def test_a_partial_hit_and_a_truncated_one_are_verified() -> None:
 
 
 def test_the_stated_share_of_hits_is_verified() -> None:
-    class Counting:
-        calls = 0
-
-    inner = build()
-    cached = CachedTokenizer(inner, verify=0.25)
+    cached = CachedTokenizer(build(), verify=0.25)
     cached.encode(TEXT)
-    backend: Any = cached._backend
-    whole = backend.encode_whole
-
-    def encode_whole(text: str, special: bool) -> object:
-        Counting.calls += 1
-        return whole(text, special)
-
-    backend.encode_whole = encode_whole
+    calls = InnerCalls(cached)
     for _ in range(4000):
         cached.encode(TEXT)
     # Ten standard deviations on either side.
-    assert 725 < Counting.calls < 1275
+    assert 725 < len(calls) < 1275
 
 
 def test_usage_of_a_call_that_was_caught_is_that_of_its_ids() -> None:
@@ -113,17 +102,16 @@ def test_a_setting_switched_by_the_verifying_call_is_no_difference() -> None:
     inner = build()
     cached = CachedTokenizer(inner, verify=1.0)
     cached.encode(TEXT)
-    backend: Any = cached._backend
-    whole = backend.encode_whole
+    lengths = [2]
 
-    def encode_whole(text: str, special: bool) -> object:
-        inner.enable_truncation(2)
-        return whole(text, special)
+    def switch(_: str) -> None:
+        while lengths:
+            inner.enable_truncation(lengths.pop())
 
-    backend.encode_whole = encode_whole
+    InnerCalls(cached, before=switch)
     assert cached.encode(TEXT).ids == inner.encode(TEXT).ids
     assert cached.explain().enabled
-    backend.encode_whole = whole
+    assert not lengths
     inner.no_truncation()
     assert_same(cached, build(), TEXT)
 
@@ -136,15 +124,12 @@ def test_special_tokens_that_become_plain_text_are_no_difference(
     inner = build()
     cached = CachedTokenizer(inner, verify=1.0)
     cached.encode(TEXT)
-    backend: Any = cached._backend
-    whole = backend.encode_whole
 
-    def encode_whole(text: str, special: bool) -> object:
+    def switch(_: str) -> None:
         (cached if through == "wrapper" else inner).encode_special_tokens = True
-        return whole(text, special)
 
     if moment == "within":
-        backend.encode_whole = encode_whole
+        InnerCalls(cached, before=switch)
         cached.encode(TEXT)
     else:
         # Another thread switches between the lookup and the comparison.

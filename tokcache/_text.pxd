@@ -56,14 +56,6 @@ cdef inline text_view text_of(str text):
     return view
 
 
-cdef inline uint32_t text_read(const text_view* view, Py_ssize_t at) noexcept nogil:
-    if view.kind == 1:
-        return (<const uint8_t*> view.data)[at]
-    if view.kind == 2:
-        return (<const uint16_t*> view.data)[at]
-    return (<const uint32_t*> view.data)[at]
-
-
 cdef inline bint _widening_equal(
     const code_t* wide, const void* narrow, int narrow_kind, Py_ssize_t length
 ) noexcept nogil:

@@ -50,11 +50,11 @@ _ROLE_ALIASES = {"developer": "system", "function": "tool"}
 
 
 class ChatError(ValueError):
-    """Messages, a format or a template that cannot be rendered; says why."""
+    """Say why messages, a format or a template cannot be rendered."""
 
 
 class Renderer(Protocol):
-    """What makes a prompt of messages."""
+    """Make prompts of messages."""
 
     def render(
         self,
@@ -69,7 +69,7 @@ class Renderer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChatFormat:
-    """A plain chat format: what stands around the content of each role."""
+    """Write messages in a plain format: fixed text around the content of each role."""
 
     name: str
     bos: str
@@ -155,7 +155,7 @@ def render(
 
 
 class Turn(NamedTuple):
-    """The messages of one prompt, and whether the model's answer is asked for."""
+    """Hold the messages of one prompt, and whether the model's answer is asked for."""
 
     messages: Sequence[Message]
     add_generation_prompt: bool
@@ -176,7 +176,7 @@ def turns(messages: Sequence[Message]) -> Iterator[Turn]:
 
 
 class ChatTemplate:
-    """A model's Jinja chat template.
+    """Write messages with a model's Jinja chat template.
 
     The template runs in Jinja's immutable sandbox: it can reach neither files nor
     modules, and it cannot change the messages.

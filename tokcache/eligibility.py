@@ -67,7 +67,7 @@ CONTEXTS: tuple[tuple[str | None, str | None], ...] = (
 
 
 class ScannerView(Protocol):
-    """What `probe_token` needs of a scanner."""
+    """Name what `probe_token` needs of a scanner."""
 
     def boundaries(self, text: str, start: int = 0, /) -> list[tuple[int, int]]:
         """Return the end and the token index of every boundary."""
@@ -75,7 +75,7 @@ class ScannerView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AddedTokenView:
-    """An added token as its tokenizer lists it."""
+    """Hold an added token as its tokenizer lists it."""
 
     content: str
     id: int
@@ -98,7 +98,7 @@ class AddedTokenView:
 
 @dataclass(frozen=True, slots=True)
 class TokenVerdict:
-    """What was decided of one added token: eligible if no reason speaks against it."""
+    """Say what was decided of an added token: eligible if no reason is against it."""
 
     content: str
     id: int
@@ -114,7 +114,7 @@ class TokenVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """What a backend found out about its tokenizer.
+    """Hold what a backend found out about its tokenizer.
 
     ``tokens`` are those that a scanner must know, in its order; ``unscanned`` are never
     boundaries and do not take part in its match. ``before`` and ``after`` are the ids
@@ -244,7 +244,7 @@ def _own_reasons(
 
 
 class Contents:
-    """Texts of tokens, to find those that occur in a text or begin at its end."""
+    """Find the tokens that occur in a text or begin at its end."""
 
     def __init__(self, tokens: Iterable[AddedTokenView]) -> None:
         """Sort the texts."""
@@ -408,7 +408,7 @@ def probe_token(  # noqa: PLR0913, PLR0917 (all of it is one question)
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a cache does with its tokenizer, and why; ``str()`` of it is for people.
+    """Say what a cache does with its tokenizer, and why; ``str()`` is for people.
 
     ``reason`` says why the whole cache is off, ``add_special_tokens`` why that flag
     passes through, ``bypass`` what makes calls pass through at this moment; None where

@@ -249,7 +249,8 @@ def publish(
 
     ``model`` is a label of theirs, and the namespace in a shared cache is another.
     Any number of wrappers can share a registry; those with equal labels are summed.
-    In multiprocess mode the registry has no say.
+    In multiprocess mode the registry has no say. Thread safety: any thread may publish,
+    while others encode or scrape.
     """
     if is_multiprocess():
         from tokcache import metrics_files  # noqa: PLC0415 - makes its files at import

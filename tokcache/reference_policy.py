@@ -94,7 +94,7 @@ class Sketch:
 
 @dataclass(eq=False)
 class Entry:
-    """What the policy knows of one resident: anything with a rank and a count."""
+    """Hold what the policy knows of one resident: a rank and a count."""
 
     key: int = 0
     count: int = 0

@@ -13,7 +13,7 @@ ID_BYTES = 4
 
 
 class Identity(NamedTuple):
-    """What makes two segments the same. Nothing is shared across roots or anchors."""
+    """Say what makes two segments the same; roots and anchors share nothing."""
 
     root: int
     anchor: int | None  # index of the token just before; None at the start of a text
@@ -22,7 +22,7 @@ class Identity(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A segment or the tail of one text, with its ids where they are known."""
+    """Hold a segment or the tail of one text, with its ids where they are known."""
 
     identity: Identity
     token: int | None  # index of the boundary token at its end; None: a tail

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Node(Entry):
-    """A segment under one path. A root has neither segment nor parent."""
+    """Hold a segment under one path. A root has neither segment nor parent."""
 
     root: int = 0
     segment: Segment | None = None

@@ -32,7 +32,7 @@ class Lease:
 
 @dataclass(eq=False)
 class _Namespace:
-    """What a shared cache keeps for the wrappers of one namespace."""
+    """Hold what a shared cache keeps for the wrappers of one namespace."""
 
     fingerprint: bytes | None
     roots: dict[Hashable, Root] = field(default_factory=dict)

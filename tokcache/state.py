@@ -27,7 +27,7 @@ _turning_off = Lock()
 
 @dataclass(slots=True, eq=False)
 class Root:
-    """What is known of one root of a trie by all wrappers whose walks begin there.
+    """Hold what all wrappers whose walks begin at a root know of it.
 
     ``number`` is None for the root of a single wrapper, which opens and closes it.
     """
@@ -58,7 +58,7 @@ class Root:
 
 @dataclass(slots=True, eq=False)
 class State:
-    """One mode of one wrapper; replaced as a whole when its tokenizer is read again.
+    """Hold one mode of one wrapper; replaced whole when its tokenizer is read again.
 
     An encode keeps the state that it began with: its walker's token indices are those
     of its root.

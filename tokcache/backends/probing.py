@@ -213,7 +213,7 @@ def _split_reason(
 
 
 class _CannotTryError(Exception):
-    """The tokenizer raised for a text: it has no unknown token, say."""
+    """Say that the tokenizer raised for a text: it has no unknown token, perhaps."""
 
 
 @dataclass(frozen=True, slots=True)

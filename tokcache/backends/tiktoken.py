@@ -263,7 +263,7 @@ class TiktokenBackend(Backend):
 
 @dataclass(frozen=True, slots=True)
 class _Specials:
-    """What the special tokens of an encoding are, whatever a call allows.
+    """Hold the special tokens of an encoding, whatever a call allows.
 
     ``reasons`` says why a token is no boundary in any mode. Those in ``sure`` are seen
     by tiktoken exactly where a text has them.

@@ -21,7 +21,10 @@ def special_tokens_of(source: str | os.PathLike[str] | Mapping[str, Any]) -> lis
     ``special_tokens`` of a cache over a tokenizer made from the same file by a library
     that does not tell its added tokens. Whether one can be a boundary is judged for
     libraries that look for all added tokens at once as well as for those that look for
-    the normalized ones later.
+    the normalized ones later. Near linear in the size of the file.
+
+    Raises ``OSError`` for a file that cannot be read and ``ValueError`` for what is no
+    JSON.
 
     >>> special_tokens_of({"added_tokens": [{"id": 5, "content": "<s>"}]})
     ['<s>']

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import AddedToken, Tokenizer, models
 
-from tokcache.backends._added_tokens import (
-    confirm,
-    exact_copy,
-    listed_tokens,
-    with_added,
-)
+from tokcache.backends.added_tokens import confirm, exact_copy
 from tokcache.backends.base import Backend
+from tokcache.backends.copies import (
+    bare_copy,
+    has_live_state,
+    listed_tokens,
+    whole_copy,
+    without_live_state,
+)
 from tokcache.backends.probing import UNLIKELY
 from tokcache.backends.shape import Shape
 from tokcache.eligibility import (
@@ -222,11 +224,11 @@ class TokenizersBackend(Backend):
             bare = self._bare_tokenizer()
             if bare is None:
                 copies = self._copies
-                bare = copies.whole = copies.whole or _whole_copy(self.inner)
+                bare = copies.whole = copies.whole or whole_copy(self.inner)
             return _ids(bare, text, add_special_tokens=False)
         copies = self._copies
         if copies.plain is None:
-            plain = _rebuilt(self.inner) or _whole_copy(self.inner)
+            plain = bare_copy(self.inner)
             plain.encode_special_tokens = True
             copies.plain = plain
         return _ids(copies.plain, text, add_special_tokens=False)
@@ -234,9 +236,9 @@ class TokenizersBackend(Backend):
     def fingerprint(self) -> bytes:
         """Return a hash of the tokenizer's JSON and of what that leaves out."""
         inner = self.inner
-        copy = _without_live_state(inner)
+        copy = without_live_state(inner)
         try:
-            text = (_whole_copy(inner) if copy is None else copy).to_str()
+            text = (whole_copy(inner) if copy is None else copy).to_str()
         except Exception as error:  # noqa: BLE001 - the library raises a bare one
             msg = f"a part of the tokenizer is made in Python: {error}"
             raise ValueError(msg) from None
@@ -252,7 +254,7 @@ class TokenizersBackend(Backend):
     def _bare_tokenizer(self) -> Tokenizer | None:
         """Return a tokenizer without live state; None if it cannot be had cheaply."""
         inner: Tokenizer = self.inner
-        if not _has_live_state(inner):
+        if not has_live_state(inner):
             return inner
         copies = self._copies
         if copies.bare is _NOT_MADE:
@@ -289,7 +291,7 @@ class TokenizersBackend(Backend):
     ) -> Eligibility:
         """Try the tokens on the tokenizer itself, and measure what goes around."""
         affixes: tuple[tuple[int, ...], tuple[int, ...]] | str
-        measured = _without_live_state(self.inner)
+        measured = without_live_state(self.inner)
         if measured is None:
             affixes = "truncation or padding was on when it was to be measured"
         else:
@@ -382,38 +384,6 @@ def _unigram_unknown(model: models.Unigram) -> int | None:
 
 
 # ------------------------------------------------------------------- trying the tokens
-
-
-def _has_live_state(inner: Tokenizer) -> bool:
-    return bool(
-        inner.truncation is not None
-        or inner.padding is not None
-        or inner.encode_special_tokens
-    )
-
-
-def _without_live_state(inner: Tokenizer) -> Tokenizer | None:
-    """Return a tokenizer that encodes as this one does without truncation and such."""
-    return _rebuilt(inner) if _has_live_state(inner) else inner
-
-
-def _whole_copy(inner: Tokenizer) -> Tokenizer:
-    """Return a copy that shares nothing, without truncation and padding."""
-    copy = Tokenizer.from_str(inner.to_str())
-    copy.no_truncation()
-    copy.no_padding()
-    return copy
-
-
-def _rebuilt(inner: Tokenizer) -> Tokenizer | None:
-    """Return a tokenizer with the same parts and added tokens, and no live state.
-
-    It shares the model and the other parts, so it is cheap. None if it cannot be built:
-    ids of added tokens that were taken out of order cannot be given again.
-    """
-    added = listed_tokens(inner)
-    copy = with_added(inner, added)
-    return copy if listed_tokens(copy) == added else None
 
 
 def _try_alone(

@@ -148,7 +148,7 @@ def encode(  # noqa: PLR0913 - the options of the command
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What the bytes of the shards depend on, beside the job and the inputs."""
+    """Hold what the bytes of the shards depend on, beside the job and the inputs."""
 
     kind: str
     shard_bytes: int

@@ -6,4 +6,4 @@ __all__ = ["UserError"]
 
 
 class UserError(Exception):
-    """Something that the user can put right; its text is one readable line."""
+    """Tell, in one readable line, of something that the user can put right."""

@@ -38,7 +38,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One line of input: messages, or a text that is the prompt."""
+    """Hold one line of input: messages, or a text that is the prompt."""
 
     where: str
     messages: Sequence[Message] | None

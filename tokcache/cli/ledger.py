@@ -28,7 +28,7 @@ BAD_LINES = "bad_lines.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What is done: everything before ``end``, in whole shards."""
+    """Sum up what is done: everything before ``end``, in whole shards."""
 
     end: Place = START
     n_shards: int = 0
@@ -39,7 +39,7 @@ class Tally:
 
 
 class Ledger:
-    """The files of one output folder beside its shards.
+    """Keep the files of one output folder beside its shards.
 
     ``manifest.json`` holds the settings and the inputs, ``shards.jsonl`` a line for
     each shard that is whole, and one at the end that says so; ``bad_lines.jsonl`` the

@@ -23,7 +23,7 @@ PACKAGE_PREFIX = "package:"
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFile:
-    """A ``tokenizer.json``, packed or not, and the folder it lies in."""
+    """Hold a ``tokenizer.json``, packed or not, and know the folder it lies in."""
 
     name: str
     path: Path

@@ -38,7 +38,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The two times of one prompt."""
+    """Hold the two times of one prompt, in nanoseconds."""
 
     turn: int
     n_tokens: int
@@ -68,7 +68,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Measurement:
-    """What a replay found."""
+    """Hold what a replay found."""
 
     samples: list[Sample] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)

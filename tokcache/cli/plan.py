@@ -43,7 +43,7 @@ DEFAULT_SHARES = (0.01, 0.02, 0.05, 0.10, 0.25, 0.50, 1.00)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What each budget gave, beside a cache without one."""
+    """Hold what each budget gave, beside a cache without one."""
 
     source: str
     unbounded: Outcome

@@ -22,7 +22,7 @@ __all__ = ["Rendering", "find_renderer", "find_rendering"]
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """A plain format by its name, or a template by its source; neither: there is none.
+    """Name a plain format, or hold a template's source; neither: there is none.
 
     It can be sent to another process, which a template that was read cannot.
     """

@@ -26,7 +26,7 @@ def percentile(values: Sequence[int], share: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The numbers of one replay."""
+    """Hold the numbers of one replay."""
 
     tokenizer: str
     chat: str

@@ -40,7 +40,7 @@ class _Writer(Protocol):
 
 
 class Shard:
-    """One shard that is being written, in some format.
+    """Write one shard, in some format.
 
     Memory: one chunk; for ``parquet`` also the places of the chunks before it.
     """
@@ -82,7 +82,7 @@ class Shard:
 
 
 class _Table:
-    """Columns ``ids`` (a list of uint32) and ``offset`` (the ids before the text)."""
+    """Write columns ``ids`` (lists of uint32) and ``offset`` (ids before the text)."""
 
     def __init__(
         self, path: Path, open_writer: Callable[[Any, Path, Any], Any]

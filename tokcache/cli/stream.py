@@ -56,7 +56,7 @@ class Stamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One input file, as it was when the work began."""
+    """Name one input file, and say how it was when the work began."""
 
     path: str
     stamp: Stamp

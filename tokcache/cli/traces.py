@@ -37,7 +37,7 @@ _SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """One prompt: its segments by number, and the tokens behind the last of them."""
+    """Hold one prompt: its segments by number, and the tokens behind the last."""
 
     path: tuple[int, ...]
     n_tail: int
@@ -49,7 +49,7 @@ class TraceRequest:
 
 @dataclass(slots=True)
 class Trace:
-    """Requests in the order of their arrival.
+    """Hold requests in the order of their arrival.
 
     Segments are numbered by prefix: an equal number means an equal prefix, so a number
     has one parent. ``lengths`` has the tokens of each.
@@ -153,7 +153,7 @@ def _path(
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """What the requests of a WEKA session have in common, sub-agents' too."""
+    """Hold what the requests of a WEKA session share, sub-agents' too."""
 
     number: int
     block: int
@@ -162,7 +162,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _Shared:
-    """The blocks of tools and system prompt, which sessions have in common.
+    """Number the blocks of tools and system prompt, which sessions share.
 
     The data has no ids across sessions; equal sizes of both are taken for equal texts.
     Only a request that begins as the first one of its agent did has them.

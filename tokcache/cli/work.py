@@ -37,7 +37,7 @@ _DIED = "a process died (was it killed, or out of memory?)"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """All that a process needs to know to turn lines into ids."""
+    """Hold all that a process needs to know to turn lines into ids."""
 
     file: TokenizerFile
     rendering: Rendering
@@ -48,7 +48,7 @@ class Job:
 
 
 class Encoded(NamedTuple):
-    """The ids of a chunk, joined, the number of each text's, and what was bad."""
+    """Hold the ids of a chunk, joined, the number of each text's, and what was bad."""
 
     ids: bytes
     lengths: array.array[int]
@@ -186,7 +186,7 @@ def _in_order(
 
 
 class _Worker:
-    """One process at the other end of a pipe of its own.
+    """Drive one process at the other end of a pipe of its own.
 
     Nothing is shared but that pipe, so that a process that dies, at whatever moment,
     leaves no lock held and no queue full: its end of the pipe closes, and that is seen.

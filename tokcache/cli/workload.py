@@ -44,7 +44,7 @@ class Encode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Prompts in the order of their arrival, and what the core needs to cache them."""
+    """Hold prompts in the order of arrival, and what the core needs to cache them."""
 
     texts: Sequence[str]
     scanner: Scanner
@@ -55,7 +55,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run at one budget found."""
+    """Hold what a run at one budget found."""
 
     max_memory_bytes: int
     cached_tokens: int

@@ -59,6 +59,8 @@ def accelerate(tokenizer: AnyTokenizer, **settings: Any) -> AnyTokenizer:
     boundaries.
 
     Raises ``TypeError`` if the tokenizer is neither, and as `CachedTokenizer` does.
+    Thread safety: the tokenizer is for as many threads as it was before; no other may
+    use it while it is accelerated.
     """
     unaccelerate(tokenizer)
     backend = _backend(tokenizer)

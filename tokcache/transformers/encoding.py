@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a tokenizer puts before and after the ids of a single text."""
+    """Hold what a tokenizer puts before and after the ids of a single text."""
 
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
@@ -28,7 +28,7 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class Pads:
-    """How many pads stand on which side, and what they are."""
+    """Say how many pads stand on which side, and what they are."""
 
     n: int = 0
     left: bool = False

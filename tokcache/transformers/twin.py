@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
-from tokcache.backends._added_tokens import (
-    _hidden_reason,
-    listed_tokens,
-    lists_are_true,
-)
-from tokcache.backends._overlaps import overlaps
-from tokcache.backends.tokenizers import TokenizersBackend, _rebuilt, _whole_copy
+from tokcache.backends.added_tokens import hidden_reason, lists_are_true
+from tokcache.backends.conflicts import conflicts
+from tokcache.backends.copies import bare_copy, listed_tokens
+from tokcache.backends.tokenizers import TokenizersBackend
 from tokcache.eligibility import Contents
 from tokcache.transformers.encoding import Around
 
@@ -41,7 +38,7 @@ class Twin:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.live = TokenizersBackend(tokenizer)
-        self.bare = _copy(tokenizer)
+        self.bare = bare_copy(tokenizer)
         self.around: dict[bool, Around | None] = {False: None, True: None}
         self._content = _content(tokenizer)
         self._tokenizer = tokenizer
@@ -73,7 +70,7 @@ class Twin:
         """Encode a text under settings, padded to a length if there is padding."""
         with self._lock:
             if self._shaped is None:
-                self._shaped = _copy(self.bare)
+                self._shaped = bare_copy(self.bare)
             _set_truncation(self._shaped, truncation)
             [encoding] = self._shaped.encode_batch([text], False, special)  # noqa: FBT003
         if padding is not None:
@@ -112,9 +109,9 @@ class Twin:
         if lists_are_true():
             return True
         live = self._tokenizer
-        if _hidden_reason(live, listed_tokens(live)) is not None:
+        if hidden_reason(live, listed_tokens(live)) is not None:
             return False
-        same = _copy(self.bare)
+        same = bare_copy(self.bare)
         _set_truncation(same, live.truncation)
         if live.padding is not None:
             same.enable_padding(**live.padding)
@@ -134,13 +131,9 @@ def _contexts(tokenizer: Tokenizer) -> Iterator[str]:
         yield from (f"a {content} b", f"a{content}b", f"1\n{content}\n2")
         # A normalizer that composes characters composes the token's last one.
         yield from (f"{content}\u0338", f"{content}\u0301", f" {content}\u200d")
-    pairs = overlaps(added, Contents(added))
+    pairs = conflicts(added, Contents(added))
     for pair in itertools.islice(pairs, MAX_PAIRS):
         yield from (pair.text, f"{pair.text}\u0338")
-
-
-def _copy(tokenizer: Tokenizer) -> Tokenizer:
-    return _rebuilt(tokenizer) or _whole_copy(tokenizer)
 
 
 def _set_truncation(tokenizer: Tokenizer, truncation: Mapping[str, Any] | None) -> None:

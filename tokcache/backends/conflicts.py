@@ -21,7 +21,7 @@ Place = tuple[int, int, str]
 
 
 class Pair(NamedTuple):
-    """Two tokens of which only one can be matched in a text."""
+    """Hold two tokens of which only one can be matched in a text."""
 
     text: str
     left: Place
@@ -36,7 +36,7 @@ def every_assignment(names: Sequence[str]) -> Iterator[dict[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A text with the places where tokens stand in it, to say which would be taken."""
+    """Say which of the tokens that stand in a text would be taken."""
 
     text: str
     places: tuple[Place, ...]
@@ -92,7 +92,7 @@ class Match:
 
 
 class Groups:
-    """Texts that belong together, joined two by two."""
+    """Group texts that belong together, joined two by two."""
 
     def __init__(self) -> None:
         self._parents: dict[str, str] = {}
@@ -110,7 +110,7 @@ class Groups:
             self._parents[other] = one
 
 
-def overlaps(added: Sequence[AddedTokenView], contents: Contents) -> Iterator[Pair]:
+def conflicts(added: Sequence[AddedTokenView], contents: Contents) -> Iterator[Pair]:
     """List every way in which two tokens get in each other's way."""
     for token in added:
         text = token.content

@@ -24,7 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers
 
-from tokcache.backends._overlaps import Groups, Match, Pair, every_assignment, overlaps
+from tokcache.backends.conflicts import (
+    Groups,
+    Match,
+    Pair,
+    conflicts,
+    every_assignment,
+)
+from tokcache.backends.copies import listed_tokens, with_added
 from tokcache.eligibility import (
     AddedTokenView,
     Contents,
@@ -33,9 +40,9 @@ from tokcache.eligibility import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from tokcache.backends._overlaps import Place
+    from tokcache.backends.conflicts import Place
 
 # How many overlaps of tokens are listed, how many of one group of tokens are looked
 # into (some 50 µs each), and with how many tokens in a text (2 to their number steps).
@@ -52,48 +59,6 @@ OVERLAPS = "which one of it and an added token that overlaps it is taken cannot 
 UNKNOWN_PHASE = "whether it is looked for in the normalized text cannot be told"
 
 
-def listed_tokens(inner: Tokenizer) -> list[AddedTokenView]:
-    """Return the added tokens that a tokenizer lists, by id."""
-    return [
-        AddedTokenView(
-            token.content,
-            token_id,
-            token.special,
-            token.normalized,
-            token.single_word,
-            token.lstrip,
-            token.rstrip,
-        )
-        for token_id, token in sorted(inner.get_added_tokens_decoder().items())
-    ]
-
-
-def with_added(inner: Tokenizer, added: Iterable[AddedTokenView]) -> Tokenizer:
-    """Return a tokenizer of the same parts that has just these added tokens.
-
-    It shares the model and the other parts, so it is cheap. The tokens have their ids
-    again if none was taken out of order.
-    """
-    copy = Tokenizer(inner.model)
-    for part in ("normalizer", "pre_tokenizer", "post_processor"):
-        if getattr(inner, part) is not None:
-            setattr(copy, part, getattr(inner, part))
-    copy.add_tokens(
-        [
-            AddedToken(
-                token.content,
-                single_word=token.single_word,
-                lstrip=token.lstrip,
-                rstrip=token.rstrip,
-                normalized=token.normalized,
-                special=token.special,
-            )
-            for token in added
-        ]
-    )
-    return copy
-
-
 def confirm(
     inner: Tokenizer,
     added: Sequence[AddedTokenView],
@@ -108,7 +73,7 @@ def confirm(
     reason = _form_reason(inner, added)
     if reason is not None or lists_are_true():
         return reason, tokens
-    reason = _hidden_reason(inner, added)
+    reason = hidden_reason(inner, added)
     if reason is not None:
         return reason, tokens
     if inner.encode_special_tokens:
@@ -144,7 +109,7 @@ def exact_copy(inner: Tokenizer, *, normalizes: bool) -> Tokenizer | None:
         normalizes
         or inner.encode_special_tokens
         or any(token.single_word for token in added)
-        or _hidden_reason(inner, added) is not None
+        or hidden_reason(inner, added) is not None
     ):
         return None
     comparison = _Comparison(inner, _anew(inner, added), added, normalizes=normalizes)
@@ -200,7 +165,7 @@ def lists_are_true() -> bool:
     return is_renewed and tokenizer.encode("<a>b").tokens[:1] == ["<a>"]
 
 
-def _hidden_reason(inner: Tokenizer, added: Sequence[AddedTokenView]) -> str | None:
+def hidden_reason(inner: Tokenizer, added: Sequence[AddedTokenView]) -> str | None:
     """Return which tokens may be matched and not listed, for another has their id.
 
     All that was ever added is in the vocabulary. To read it takes a microsecond for
@@ -227,7 +192,7 @@ def _anew(inner: Tokenizer, added: Sequence[AddedTokenView]) -> Tokenizer:
 
 
 class _DifferenceError(Exception):
-    """Added tokens are matched in another way than they are listed."""
+    """Say in which text added tokens are matched otherwise than listed."""
 
 
 class _Comparison:
@@ -296,12 +261,12 @@ class _Comparison:
     def _overlapping(self, wanted: set[str], separator: str) -> set[str]:
         """Return the tokens whose overlaps with others do not show who goes first."""
         groups = Groups()
-        for number, pair in enumerate(overlaps(self._added, self._contents)):
+        for number, pair in enumerate(conflicts(self._added, self._contents)):
             if number == MAX_PAIRS:
                 return wanted
             groups.join(pair.left[2], pair.right[2])
         pairs: dict[str, list[Pair]] = {groups.of(each): [] for each in wanted}
-        for pair in overlaps(self._added, self._contents):
+        for pair in conflicts(self._added, self._contents):
             if (group := groups.of(pair.left[2])) in pairs:
                 pairs[group].append(pair)
         # A match that its flag refuses keeps others away in its own phase alone.
