@@ -72,7 +72,7 @@ class BatchIds:
         return self._batch.wholes.get(text)
 
     def is_current(self, state: State) -> bool:
-        """Tell whether this is of a state, and nothing has changed since it was made."""
+        """Tell whether this is of a state, and nothing has changed since then."""
         return state is self._state and self._is_current(state, self.change)
 
     def complete(

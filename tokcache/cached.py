@@ -274,7 +274,7 @@ class CachedTokenizer(Flow):
             found: list[Any] = self.encode_batch(
                 texts, add_special_tokens=add_special_tokens, **options
             )
-            # With some options the answer is the inner tokenizer's, in a type of its own.
+            # With some options these are the tokenizer's, in a type of its own.
             return flat_ids(
                 ids if type(ids) is TokenIds else TokenIds(ids.ids) for ids in found
             )
