@@ -8,10 +8,12 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 REQUIRE ?=
 T ?= 60
+JOBS ?= auto
 SOURCES := $(wildcard tokcache/*.pyx tokcache/*.pxd) setup.py
-CHECKED := tokcache tests benchmarks setup.py
+CHECKED := tokcache tests benchmarks examples docs setup.py
 
-.PHONY: demo test test-all test-versions test-transformers check format bench bench-batch \
+.PHONY: demo test test-all test-asan test-valgrind test-versions test-transformers check \
+  docs format bench bench-batch \
   bench-hit-ratio bench-instructions bench-peers profile fuzz build clean
 
 demo: build
@@ -32,8 +34,8 @@ test-versions:
 test-transformers:
 	bash tests/every_transformers.sh
 
-# All that guards the tree: lint, types, stubs against the compiled modules.
-check: build $(VENV)/.lint
+# All that guards the tree: lint, types, stubs against the compiled modules, the pages.
+check: build $(VENV)/.lint docs
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
 	PATH="$(abspath $(BIN)):$$PATH" cython-lint tokcache
@@ -42,6 +44,10 @@ check: build $(VENV)/.lint
 	$(PY) -m mypy.stubtest --allowlist requirements/stubtest-allowlist.txt \
 	  --ignore-unused-allowlist tokcache._batch tokcache._counters tokcache._ids \
 	  tokcache._scan tokcache._trie tokcache._walker
+
+# The pages as a site: out/site/. A warning (a broken link, say) is an error.
+docs: build $(VENV)/.docs
+	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -c docs . out/site
 
 format: build $(VENV)/.lint
 	$(BIN)/ruff check --fix $(CHECKED)
@@ -75,6 +81,15 @@ bench-batch: build $(VENV)/.bench
 	$(PY) -m benchmarks.batch --json out/batch.json $(OPTIONS)
 	$(PY) -m benchmarks.encode_files --json out/encode_files.json $(FILES)
 
+# The suite on a core built with the Address and UndefinedBehaviour sanitizers, in out/asan.
+# OPTIONS="-n 1 tests/test_ids.py" and such go to pytest. See docs/robustness.md.
+test-asan: build
+	$(PY) -m tests.sanitizers.watched asan -n $(JOBS) $(OPTIONS)
+
+# The tests of the core under valgrind, in out/valgrind; some ten minutes.
+test-valgrind: build
+	$(PY) -m tests.sanitizers.watched valgrind $(OPTIONS)
+
 # T seconds of random tokenizers and texts: cached ids against the tokenizer's own.
 fuzz: build
 	$(PY) -m tests.fuzz.campaign --seconds $(T)
@@ -90,8 +105,13 @@ $(VENV)/.installed: pyproject.toml requirements/tokenizer-files.txt
 	touch $@
 
 # Apart from the rest: not all of these tools run on every Python that the suite does.
+# With what `make docs` needs, since every install compiles.
 $(VENV)/.lint: $(VENV)/.installed
-	$(PY) -m pip install --quiet --no-build-isolation --editable ".[lint]"
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[lint,docs]"
+	touch $@ $(VENV)/.docs
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[docs]"
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.installed

@@ -1,4 +1,4 @@
-"""What an accelerated tokenizer of transformers costs, and what metrics add."""
+"""What an accelerated tokenizer of transformers costs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks import prompts
 from tests import data
-from tests.toys import special, toy
-from tokcache import CachedTokenizer
-from tokcache.observers import publish_metrics
 from tokcache.transformers import accelerate
 
 if TYPE_CHECKING:
     from pytest_benchmark.fixture import BenchmarkFixture
-
-PROMPT = "<s>hello<s>foo<s>"
 
 
 @pytest.fixture(scope="module")
@@ -53,18 +47,3 @@ def test_plain_word(benchmark: BenchmarkFixture, plain: Any) -> None:
 @pytest.mark.benchmark(group="transformers, a word that cannot be cached")
 def test_accelerated_word(benchmark: BenchmarkFixture, fast: Any) -> None:
     benchmark(fast, "hello")
-
-
-@pytest.mark.benchmark(group="a hit, without and with metrics")
-def test_hit_without_metrics(benchmark: BenchmarkFixture) -> None:
-    cached = CachedTokenizer(toy(special("<s>")))
-    cached.encode(PROMPT)
-    benchmark(cached.encode, PROMPT)
-
-
-@pytest.mark.benchmark(group="a hit, without and with metrics")
-def test_hit_with_metrics(benchmark: BenchmarkFixture) -> None:
-    cached = CachedTokenizer(toy(special("<s>")))
-    publish_metrics(cached, registry=CollectorRegistry())
-    cached.encode(PROMPT)
-    benchmark(cached.encode, PROMPT)

@@ -26,28 +26,44 @@ def run_with_own_allocator(scenario: Callable[[], None], folder: Path) -> None:
 
     Skips the test where no such allocator can be made.
     """
+    library = own_allocator(folder)
+    if library is None:
+        pytest.skip("needs Linux, a C compiler and no other preloaded library")
+    ran = run_alone(scenario, library)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def own_allocator(folder: Path) -> Path | None:
+    """Make the library that `Allocator` commands; None where it cannot be."""
     compiler = shutil.which("cc")
     if compiler is None or sys.platform != "linux" or "LD_PRELOAD" in os.environ:
-        pytest.skip("needs Linux, a C compiler and no other preloaded library")
+        return None
     library = folder / "allocator.so"
     made = subprocess.run(
         [compiler, "-O1", "-shared", "-fPIC", "-o", library, SOURCE],
         capture_output=True,
         check=False,
     )
-    if made.returncode:
-        pytest.skip("the C library has not what the allocator needs")
-    module, name = scenario.__module__, scenario.__name__
-    ran = subprocess.run(
+    return None if made.returncode else library
+
+
+def run_alone(
+    function: Callable[[], object], preloaded: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a function of a module in a process of its own."""
+    preload = {} if preloaded is None else {"LD_PRELOAD": str(preloaded)}
+    # The interpreter counts its blocks only where it has its own allocator.
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONMALLOC"}
+    module, name = function.__module__, function.__name__
+    return subprocess.run(
         [sys.executable, "-c", f"from {module} import {name} as run; run()"],
         cwd=Path(__file__).parents[1],
-        env={**os.environ, "LD_PRELOAD": str(library)},
+        env=inherited | preload,
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 class Allocator:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 settings.register_profile("dev", deadline=None, max_examples=100)
 settings.register_profile("ci", deadline=None, max_examples=500, print_blob=True)
+settings.register_profile("brief", deadline=None, max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 

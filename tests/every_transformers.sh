@@ -9,6 +9,6 @@ for version in "${versions[@]}"; do
   echo "== transformers $version"
   venv=".venv-transformers-$version"
   make build VENV="$venv" REQUIRE="transformers==$version"
-  "$venv/bin/python" -m pytest -q tests/test_transformers.py
+  "$venv/bin/python" -m pytest -q tests/test_transformers*.py
 done
 echo "passed on: ${versions[*]}"

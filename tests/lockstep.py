@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tokcache._batch import Batch
 from tokcache._ids import TokenIds
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 Tokens = list[tuple[str, int, int, bool]]
 
-SPLIT, WHOLE = 1, 2  # what `feed` answers if it does not take the ids
+TAKEN, SPLIT, WHOLE = range(3)  # what `feed` answers: it took the ids, or not
 SKETCH_MIN_BUDGET = SKETCH_SHARE * Sketch.bytes_of(MIN_LINES)
 UNBOUNDED = 1 << 40
 
@@ -230,11 +231,14 @@ class Lockstep:
         lane.try_tokens(found.untried)
         return self.begin(lane, text, special=special)
 
-    def _feed(self, pending: Pending, i: int) -> bool:
+    def _feed(self, pending: Pending, i: int, batch: Batch | None) -> bool:
         """Feed one run to both sides; False if the text must be encoded whole."""
         plans = pending.compiled, pending.model
         encode = pending.lane.encode
         ids = encode(plans[0].run_text(i))
+        if batch is not None and batch.serve(plans[0], i):
+            assert plans[1].feed(i, ids) == TAKEN
+            return True
         status, modelled = [plan.feed(i, ids) for plan in plans]
         assert status == modelled
         if status == SPLIT:
@@ -243,12 +247,12 @@ class Lockstep:
             assert status == modelled
         return status != WHOLE
 
-    def finish(self, pending: Pending) -> None:
-        """Finish both plans of a text."""
+    def finish(self, pending: Pending, batch: Batch | None = None) -> None:
+        """Finish both plans of a text, the compiled one from what a batch has."""
         plan, model = pending.compiled, pending.model
         expected = pending.lane.expected(pending.text, special=pending.special)
         runs = range(plan.n_runs)
-        if plan.has_boundary and all(self._feed(pending, i) for i in runs):
+        if plan.has_boundary and all(self._feed(pending, i, batch) for i in runs):
             ids, modelled = plan.finish(), model.finish()
         else:
             ids, modelled = plan.finish_whole(expected), model.finish_whole(expected)
@@ -262,6 +266,39 @@ class Lockstep:
         pending = self.begin(lane, text, special=special)
         if pending is not None:
             self.finish(pending)
+
+    def encode_batch(
+        self, lane: Lane, texts: list[str], *, special: bool = False
+    ) -> None:
+        """Encode texts one by one, on the compiled side with a batch behind them."""
+
+        def gathered() -> Batch:
+            batch = Batch(lane.compiled)
+            stop = 0
+            while stop < len(texts):
+                stop = batch.add(texts, stop, sum(map(len, texts)) + 1)
+            return batch
+
+        batch = gathered()
+        if batch.untried:
+            lane.try_tokens(batch.untried)
+            batch = gathered()  # what is refused now cuts no text
+        batch.feed([lane.encode(run) for run in batch.run_texts()])
+        found: list[TokenIds] = []
+        for i, text in enumerate(texts):
+            expected = lane.expected(text, special=special)
+            plan = batch.complete(texts, found, i + 1, special)
+            modelled = lane.model.lookup(text, special)
+            if plan is not None:
+                assert isinstance(modelled, ReferencePlan)
+                self.finish(Pending(lane, text, special, plan, modelled), batch)
+                found.append(TokenIds(expected))
+            elif isinstance(modelled, ReferencePlan):
+                for run in range(modelled.n_runs):
+                    ids = lane.encode(modelled.run_text(run))
+                    assert modelled.feed(run, ids) == TAKEN
+                assert list(modelled.finish()) == expected
+            assert found[i].tolist() == expected
 
     def count(self, lane: Lane, text: str, *, special: bool = False) -> None:
         """Count the ids of a text on both sides; drop a plan that comes instead."""

@@ -213,13 +213,14 @@ def test_a_tokenizer_inside_a_package(
 def test_the_plot_is_a_png(folder: Path, tmp_path: Path) -> None:
     plot = tmp_path / "new folder" / "times.png"
     done = run(*replay_arguments(folder, "--plot", plot))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, f"made the folder {plot.parent}\n")
     assert done.stdout.splitlines()[-1] == f"plot: {plot}"
     content = plot.read_bytes()
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
     assert len(content) > 10_000
-    found = json.loads(run(*replay_arguments(folder, "--plot", plot, "--json")).stdout)
-    assert found["plot"] == str(plot)
+    done = run(*replay_arguments(folder, "--plot", plot, "--json"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["plot"] == str(plot)
 
 
 class OneWrongId(CachedTokenizer):

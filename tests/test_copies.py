@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import multiprocessing
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -81,18 +80,6 @@ class Named(CachedTokenizer):
     def __init__(self, label: str) -> None:
         super().__init__(build())
         self.label = label
-
-
-def _encode_all(cached: CachedTokenizer, texts: list[str]) -> list[list[int]]:
-    return [cached.encode(text).ids for text in texts]
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_pickle_works_in_another_process(method: str) -> None:
-    cached = CachedTokenizer(build())
-    want = [build().encode(text).ids for text in TEXTS]
-    with multiprocessing.get_context(method).Pool(1) as pool:
-        assert pool.apply(_encode_all, (cached, TEXTS)) == want
 
 
 class Tagged(CachedTokenizer):

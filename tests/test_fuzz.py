@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
-from tests.fuzz import campaign
-from tests.fuzz.campaign import Totals, random_case, reproduction, run_case, shrink
+from tests.fuzz import shrinking
+from tests.fuzz.cases import random_case
 from tests.fuzz.mutants import CONTROL, MUTANTS, Mutant
+from tests.fuzz.shrinking import reproduction, shrink
+from tests.fuzz.side_by_side import run_case
+from tests.fuzz.totals import Totals
 from tests.toys import Flags, plain, special, toy
 from tokcache import CachedTokenizer
 from tokcache.backends._added_tokens import lists_are_true
@@ -120,7 +123,7 @@ def test_the_rules_alone_are_enough() -> None:
 def test_a_failure_is_reported_small_and_as_a_program(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(campaign, "SHRINK_SECONDS", 3)
+    monkeypatch.setattr(shrinking, "SHRINK_SECONDS", 3)
     anchorless = next(mutant for mutant in MUTANTS if "anchor" in mutant.name)
     number = anchorless.first_wrong(MUTANT_SEED, MUTANT_CASES)
     assert number is not None

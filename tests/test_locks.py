@@ -1,16 +1,15 @@
-"""Check that neither a finalizer nor a fork can hang on a lock."""
+"""Check that no finalizer can hang on a lock; of forks, see test_processes."""
 
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.toys import special, toy
-from tokcache import CachedTokenizer, L1Cache, SharedTokenizerCache
+from tokcache import CachedTokenizer, SharedTokenizerCache
 from tokcache.state import Root
 
 if TYPE_CHECKING:
@@ -111,51 +110,10 @@ def test_a_namespace_may_be_forgotten_while_it_is_asked_about(call: str) -> None
         gc.collect()
         cache.clear(b"one")
 
-    name = {"stats": "root_usage", "clear": "clear"}[call]
+    name = {"stats": "usage", "clear": "clear"}[call]
     trie, cache._trie = cache._trie, Watched(cache._trie, name, forget)
     getattr(cache, call)(b"one")
     cache._trie = trie
     cache.clear()
     assert not cache.namespaces
     trie.check()
-
-
-def use(cache: SharedTokenizerCache, cached: CachedTokenizer, level: L1Cache) -> None:
-    want = build().encode(TEXT).ids
-    cached.invalidate()
-    assert cached.encode(TEXT).ids == want
-    assert joined(cache, b"two").encode(TEXT).ids == want
-    assert cache.stats(b"one").entries
-    level.insert_at_boundaries(TEXT, build())
-    assert level.longest_prefix_match(TEXT) is not None
-
-
-@pytest.mark.skipif(
-    "fork" not in multiprocessing.get_all_start_methods(), reason="needs fork"
-)
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_child_finds_every_lock_free() -> None:
-    cache = SharedTokenizerCache()
-    cached = joined(cache, b"one")
-    level = L1Cache(2**20)
-    held, done = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with cache._lock, cached._install, level._lock:
-            held.set()
-            done.wait(TIMEOUT)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait(TIMEOUT)
-    child = multiprocessing.get_context("fork").Process(
-        target=use, args=(cache, cached, level)
-    )
-    child.start()
-    child.join(TIMEOUT)
-    is_hanging = child.is_alive()
-    child.kill()
-    done.set()
-    thread.join()
-    assert not is_hanging
-    assert child.exitcode == 0

@@ -1,14 +1,11 @@
-"""Check what other libraries do to a tokenizer: share it, fork, ask for attributes."""
+"""Check what other libraries do to a tokenizer: share it, ask for attributes."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import gc
-import os
-import signal
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -98,61 +95,6 @@ def test_threads_share_a_tokenizer_whose_truncation_is_switched() -> None:
     for text in TEXTS:
         assert cached.encode(text).ids == whole[text]
     assert [ids.ids for ids in cached.encode_batch(TEXTS)] == list(whole.values())
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_child_of_a_process_busy_with_threads_works(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """B42: no lock of ours is held over a fork, and no thread of ours is missed."""
-    # What the tokenizer's own threads do in a child is its business.
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
-    cached = CachedTokenizer(build(), max_memory_bytes=2048)
-    want = [build().encode(text).ids for text in TEXTS]
-    stop = threading.Event()
-
-    def keep_busy() -> None:
-        while not stop.is_set():
-            cached.encode_batch(TEXTS)
-            cached.clear_cache()
-
-    threads = [threading.Thread(target=keep_busy) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
-        for _ in range(10):
-            pid = os.fork()
-            if not pid:
-                _encode_and_leave(cached, want)
-            assert _exit_code(pid, seconds=10) == 0
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-
-
-def _encode_and_leave(cached: CachedTokenizer, want: list[list[int]]) -> None:
-    """Compare in a child, which must not come back into the test."""
-    try:
-        one = [cached.encode(text).ids for text in TEXTS]
-        many = [ids.ids for ids in cached.encode_batch(TEXTS)]
-        cached._trie.check()
-        os._exit(0 if one == many == want else 1)
-    except BaseException:  # noqa: BLE001 - told by the exit code
-        os._exit(2)
-
-
-def _exit_code(pid: int, seconds: float) -> int:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    pytest.fail("the child hangs")
 
 
 def test_attributes_are_the_inner_tokenizers_and_live() -> None:

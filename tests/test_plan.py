@@ -251,7 +251,7 @@ def test_the_table_and_the_plot(
     options = ["--tokenizer", str(folder), "--format", "qwen3", "--limit", "2"]
     assert main(["plan", str(EXAMPLE), *options, "--plot", str(plot)]) == 0
     captured = capsys.readouterr()
-    assert captured.err == ""
+    assert captured.err == f"made the folder {plot.parent}\n"
     rows = [
         [cell.strip() for cell in line.split("│")[1:-1]]
         for line in captured.out.splitlines()

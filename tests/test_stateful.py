@@ -23,26 +23,15 @@ from hypothesis.stateful import (
 from tests.lockstep import (
     SKETCH_MIN_BUDGET,
     UNBOUNDED,
-    Lane,
     Lockstep,
-    Pending,
     Tokens,
     eligible,
 )
+from tests.trie_calls import ALPHABET, LONG, TOKEN_SETS, Calls
 from tokcache._walker import BRIDGE_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-LONG = ("x" * 64, "x" * 65, "long tail " * 8, "\xe9" * 70, "ab" * 40, "\u4f60" * 66)
-# One or more of each kind of str; "!" and "?" are what the encoder misbehaves on.
-ALPHABET = "ab <>\xe9\u4f60\U0001f600!?"
-TOKEN_SETS = [
-    eligible([("<a>", 1), ("<b>", 1)]),
-    # They nest, overlap each other and themselves; "<a" and "b" are not eligible.
-    eligible([("<a", 1), ("<a>", 1), (">b<", 1), ("aa", 2), ("b", 2), ("\xe9<", 2)]),
-    eligible([("<\u4f60>", 1), ("\U0001f600\U0001f600", 1), ("<<", 2), ("a>", 2)]),
-]
 
 
 @st.composite
@@ -78,7 +67,7 @@ budgets = st.sampled_from([0, 1, 2, 3, 4, 5, 6, 7]).flatmap(
 some = st.integers(0, 1 << 16)  # an index into whatever there is
 
 
-class Machine(RuleBasedStateMachine):
+class Machine(Calls, RuleBasedStateMachine):
     """Two to six wrappers on two or three roots of one trie, on both sides."""
 
     @initialize(
@@ -95,14 +84,11 @@ class Machine(RuleBasedStateMachine):
         data: st.DataObject,
     ) -> None:
         """Make the tries, roots and wrappers."""
-        self.both = Lockstep(*budgets, hash_bits=hash_bits)
-        self.texts: dict[int, list[str]] = {}  # by root, the latest last
-        self.pending: list[Pending] = []
+        self.make_tries(budgets, hash_bits=hash_bits)
         for tokens in sets:
             flags = data.draw(st.tuples(st.booleans(), st.booleans(), st.booleans()))
             refuses = data.draw(st.sets(st.integers(0, 5), max_size=1))
-            lane = self.both.open_root(tokens, *flags, refuses=refuses)
-            self.texts[lane.root] = [""]
+            lane = self.open_root(tokens, flags, refuses)
             if data.draw(st.booleans()):
                 self.both.add_wrapper(
                     lane,
@@ -112,133 +98,54 @@ class Machine(RuleBasedStateMachine):
                     cache_tails=data.draw(st.booleans()),
                 )
 
-    def lane(self, index: int) -> Lane:
-        return self.both.lanes[index % len(self.both.lanes)]
-
-    def earlier(self, lane: Lane, which: int) -> str:
-        texts = self.texts[lane.root]
-        return texts[-1 - which % len(texts)]
-
-    def make(self, lane: Lane, pieces: list[int | str], end: str) -> str:
-        tokens = lane.scanners[1].contents
-        strings = [p if isinstance(p, str) else tokens[p % len(tokens)] for p in pieces]
-        return "".join(strings) + end
-
-    def encode(self, lane: Lane, text: str, *, special: bool = False) -> None:
-        self.both.encode(lane, text, special=special)
-        texts = self.texts[lane.root]
-        if text not in texts:
-            texts[:] = [*texts[-7:], text]
-
-    @rule(lane=some, pieces=parts, end=ending, special=st.booleans())
-    def encode_new(
-        self, lane: int, pieces: list[int | str], end: str, special: bool
-    ) -> None:
-        """Encode any text."""
-        a_lane = self.lane(lane)
-        self.encode(a_lane, self.make(a_lane, pieces, end), special=special)
-
-    @rule(lane=some, which=some, special=st.booleans())
-    def encode_again(self, lane: int, which: int, special: bool) -> None:
-        """Encode an earlier text of the root, maybe by another wrapper."""
-        a_lane = self.lane(lane)
-        self.encode(a_lane, self.earlier(a_lane, which), special=special)
-
-    @rule(lane=some, other=some, which=some)
-    def encode_elsewhere(self, lane: int, other: int, which: int) -> None:
-        """Encode an earlier text of any root under any root."""
-        self.encode(self.lane(lane), self.earlier(self.lane(other), which))
-
-    @rule(lane=some, which=some, pieces=parts, end=ending)
-    def encode_next_turn(
-        self, lane: int, which: int, pieces: list[int | str], end: str
-    ) -> None:
-        """Encode an earlier text with more behind it."""
-        a_lane = self.lane(lane)
-        text = self.earlier(a_lane, which)
-        self.encode(a_lane, text + self.make(a_lane, pieces, end))
-
-    @rule(lane=some, which=some, cut=some, pieces=parts, end=ending)
-    def encode_branch(
-        self, lane: int, which: int, cut: int, pieces: list[int | str], end: str
-    ) -> None:
-        """Encode part of an earlier text with something else behind it."""
-        a_lane = self.lane(lane)
-        text = self.earlier(a_lane, which)
-        kept = text[: cut % (len(text) + 1)]
-        self.encode(a_lane, kept + self.make(a_lane, pieces, end))
-
-    @rule(lane=some, salt=some, n=st.integers(20, 150), deep=st.booleans())
-    def encode_many(self, lane: int, salt: int, n: int, deep: bool) -> None:
-        """Encode so many segments that tables grow, in one path or a path each."""
-        a_lane = self.lane(lane)
-        tokens = a_lane.scanners[1].contents
-        texts = [f"{salt % 3} {i}{tokens[i % len(tokens)]}" for i in range(n)]
-        for text in ["".join(texts)] if deep else texts[:20]:
-            self.both.encode(a_lane, text)
-
-    @precondition(lambda self: self.both.budgets[1] >= SKETCH_MIN_BUDGET)
-    @rule(lane=some, n=st.integers(15_000, 260_000), end=ending)
-    def encode_fat(self, lane: int, n: int, end: str) -> None:
-        """Encode a segment that takes up much of a budget with room for sightings."""
-        a_lane = self.lane(lane)
-        self.encode(a_lane, "x" * n + a_lane.scanners[1].contents[0] + end)
-
-    @rule(lane=some, which=some, special=st.booleans())
-    def count(self, lane: int, which: int, special: bool) -> None:
-        """Count the ids of an earlier text."""
-        a_lane = self.lane(lane)
-        self.both.count(a_lane, self.earlier(a_lane, which), special=special)
-
-    @rule(lane=some, which=some, pieces=parts, end=ending, special=st.booleans())
-    def look_up(
-        self, lane: int, which: int, pieces: list[int | str], end: str, special: bool
-    ) -> None:
-        """Look a text up and leave its plan for later."""
-        a_lane = self.lane(lane)
-        text = self.earlier(a_lane, which) + self.make(a_lane, pieces, end)
-        pending = self.both.begin(a_lane, text, special=special)
-        if pending is not None:
-            self.pending = [*self.pending[-3:], pending]
-
-    @precondition(lambda self: self.pending)
-    @rule(which=some)
-    def finish_one(self, which: int) -> None:
-        """Finish a plan whose lookup was some rules ago."""
-        self.both.finish(self.pending.pop(which % len(self.pending)))
-
-    @precondition(lambda self: self.pending)
-    @rule(which=some, evict=st.booleans())
-    def finish_after_others(self, which: int, evict: bool) -> None:
-        """Finish a plan after the same text, or after much else, was linked."""
-        pending = self.pending.pop(which % len(self.pending))
-        if evict:
-            self.encode_many(which, which, 20, deep=False)
-        else:
-            self.encode(pending.lane, pending.text)
-        self.both.finish(pending)
+    encode_new = rule(lane=some, pieces=parts, end=ending, special=st.booleans())(
+        Calls.encode_new
+    )
+    encode_again = rule(lane=some, which=some, special=st.booleans())(
+        Calls.encode_again
+    )
+    encode_elsewhere = rule(lane=some, other=some, which=some)(Calls.encode_elsewhere)
+    encode_next_turn = rule(lane=some, which=some, pieces=parts, end=ending)(
+        Calls.encode_next_turn
+    )
+    encode_branch = rule(lane=some, which=some, cut=some, pieces=parts, end=ending)(
+        Calls.encode_branch
+    )
+    encode_many = rule(
+        lane=some, salt=some, n=st.integers(20, 150), deep=st.booleans()
+    )(Calls.encode_many)
+    encode_fat = precondition(lambda self: self.both.budgets[1] >= SKETCH_MIN_BUDGET)(
+        rule(lane=some, n=st.integers(15_000, 260_000), end=ending)(Calls.encode_fat)
+    )
+    encode_together = rule(
+        lane=some,
+        which=some,
+        drawn=st.lists(st.tuples(some, parts), max_size=5),
+        special=st.booleans(),
+    )(Calls.encode_together)
+    count = rule(lane=some, which=some, special=st.booleans())(Calls.count)
+    look_up = rule(
+        lane=some, which=some, pieces=parts, end=ending, special=st.booleans()
+    )(Calls.look_up)
+    finish_one = precondition(lambda self: self.pending)(
+        rule(which=some)(Calls.finish_one)
+    )
+    finish_after_others = precondition(lambda self: self.pending)(
+        rule(which=some, evict=st.booleans())(Calls.finish_after_others)
+    )
+    count_oddities = rule(lane=some)(Calls.count_oddities)
 
     @rule(lane=some, everything=st.booleans(), choice=st.integers(0, 3))
-    def clear(self, lane: int, everything: bool, choice: int) -> None:
+    def clear_seldom(self, lane: int, everything: bool, choice: int) -> None:
         """Clear one root or everything, not too often."""
         if not choice:
-            self.both.clear(None if everything else self.lane(lane).root)
+            self.clear(lane, everything)
 
     @rule(lane=some, choice=st.integers(0, 3))
-    def clear_walker(self, lane: int, choice: int) -> None:
+    def clear_walker_seldom(self, lane: int, choice: int) -> None:
         """Clear a root and a wrapper's counters, not too often."""
-        a_lane = self.lane(lane)
         if not choice:
-            a_lane.compiled.clear()
-            a_lane.model.clear()
-            assert a_lane.compiled.counters()[:4] == (0, 0, 0, 0)
-
-    @rule(lane=some)
-    def count_oddities(self, lane: int) -> None:
-        """Count what happens outside the trie."""
-        for walker in (self.lane(lane).compiled, self.lane(lane).model):
-            walker.count_pass_through()
-            walker.count_self_check_failure()
+            self.clear_walker(lane)
 
     @invariant()
     def same(self) -> None:

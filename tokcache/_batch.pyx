@@ -81,11 +81,15 @@ cdef class Batch:
     cdef mark* marks  # its boundaries, from where it left the trie
     cdef Py_ssize_t n_marks
     cdef Py_ssize_t marks_size
+    cdef uint64_t clears  # of the root, when the batch began
     cdef readonly Py_ssize_t n_chars
     cdef readonly set untried
     cdef readonly dict wholes
 
     def __cinit__(self, Walker walker not None):
+        cdef Trie trie = walker.trie
+        with cython.critical_section(trie):
+            self.clears = trie.t.roots[walker.root].clears
         self.walker = walker
         self.plans = []
         self.by_text = []
@@ -369,6 +373,7 @@ cdef class Batch:
         cdef piece* p
         cdef piece* other
         cdef Py_ssize_t k
+        plan.clears = self.clears  # a batch that began before a clear adds nothing after it
         for k in range(r.first, r.end):
             p = &plan.pieces.items[k]
             if not p.is_known:

@@ -3,14 +3,15 @@
 
 cimport cython
 
-BUCKET_SECONDS = tuple(2.0 ** (FIRST_POWER + i) / 1e9 for i in range(N_BUCKETS - 1))
+BUCKET_SECONDS = tuple([2.0 ** (FIRST_POWER + i) / 1e9 for i in range(N_BUCKETS - 1)])
 
 
 @cython.final
 cdef class Counters:
     """Count the encodes of one wrapper and where their ids came from.
 
-    Walkers of one wrapper share the object and change it under their trie's lock.
+    Walkers of one wrapper share the object. It has a lock of its own, for it is read even
+    when no trie is left; who holds a trie's takes it last, when the trie may be let go.
     """
 
     cdef void clear(self) noexcept:
@@ -30,14 +31,15 @@ cdef class Counters:
 
         Hits, misses, cached and uncached tokens, pass-throughs, self-check failures.
         """
-        return (
-            self.cleared[0] + self.hits,
-            self.cleared[1] + self.misses,
-            self.cleared[2] + self.cached_tokens,
-            self.cleared[3] + self.uncached_tokens,
-            self.pass_throughs,
-            self.self_check_failures,
-        )
+        with cython.critical_section(self):
+            return (
+                self.cleared[0] + self.hits,
+                self.cleared[1] + self.misses,
+                self.cleared[2] + self.cached_tokens,
+                self.cleared[3] + self.uncached_tokens,
+                self.pass_throughs,
+                self.self_check_failures,
+            )
 
     def latencies(self, bint hit, /):
         """Return how many hits, or misses, each bucket has, and their time in seconds.
@@ -46,7 +48,8 @@ cdef class Counters:
         than the one before; the last one all others.
         """
         cdef int i
-        return (
-            tuple([self.buckets[hit][i] for i in range(N_BUCKETS)]),
-            self.latency_ns[hit] / 1e9,
-        )
+        with cython.critical_section(self):
+            return (
+                tuple([self.buckets[hit][i] for i in range(N_BUCKETS)]),
+                self.latency_ns[hit] / 1e9,
+            )

@@ -39,9 +39,11 @@ cdef extern from *:
         return __atomic_compare_exchange_n(
             place, &nothing, made, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     }
+    #define tokcache_add_one(n) __atomic_fetch_add(n, 1, __ATOMIC_RELAXED)
     """
     PyObject* tokcache_load(PyObject** place) noexcept
     bint tokcache_publish(PyObject** place, PyObject* made) noexcept
+    void tokcache_add_one(Py_ssize_t* n) noexcept
 
 
 cdef enum:
@@ -73,16 +75,15 @@ cdef PyObject** _ready_ints() noexcept:
         made = <PyObject**> calloc(READY_INTS, sizeof(PyObject*))
         if made != NULL and not tokcache_publish(<PyObject**> &_ready, <PyObject*> made):
             free(made)
-    return _ready
+    return <PyObject**> tokcache_load(<PyObject**> &_ready)
 
 
 cdef object _new_int(PyObject** ready, uint32_t limit, uint32_t value):
     """Make an int, keep it if it is one of those to keep, and return it held for a list."""
-    global _n_ready
     cdef object made = PyLong_FromUnsignedLong(value)
     if value < limit and tokcache_publish(&ready[value], <PyObject*> made):
         Py_INCREF(made)
-        _n_ready += 1
+        tokcache_add_one(&_n_ready)
     Py_INCREF(made)  # the list takes it over
     return made
 

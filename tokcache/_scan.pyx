@@ -194,7 +194,8 @@ cdef class Scanner:
         cdef list rows = [(str(c), int(i), int(p), bool(e)) for c, i, p, e in tokens]
         cdef Py_ssize_t n = len(rows)
         cdef Py_ssize_t index
-        self.contents = tuple(row[0] for row in rows)
+        # Lists, not generators: each of Cython's leaks a reference to its type.
+        self.contents = tuple([row[0] for row in rows])
         if len(set(self.contents)) != n:
             raise ValueError("an added token is given twice")
         self.statuses = <uint8_t*> malloc(max(n, 1))
@@ -215,7 +216,7 @@ cdef class Scanner:
         for phase in (1, 2):
             _build(
                 &self.phases[phase - 1],
-                sorted((row[0], i) for i, row in enumerate(rows) if row[2] == phase),
+                sorted([(row[0], i) for i, row in enumerate(rows) if row[2] == phase]),
             )
 
     def __dealloc__(self):

@@ -52,6 +52,12 @@ cdef struct node:
     node* older
 
 
+ctypedef fused entry:
+    # What the two hash tables chain.
+    segment
+    node
+
+
 cdef struct root_info:
     node top
     uint64_t clears
@@ -127,12 +133,18 @@ cdef inline uint64_t identity_state(
     return (<uint64_t> root << 33) ^ (<uint64_t> <uint32_t> anchor << 1) ^ <uint64_t> tail
 
 
-cdef inline uint64_t _node_bucket(
+cdef inline uint64_t _node_hash(
     const store* s, const node* parent, const segment* child
 ) noexcept nogil:
     return tokcache_fold(
         <uint64_t> <size_t> parent ^ s.keys[0], <uint64_t> <size_t> child ^ s.keys[1]
-    ) & (s.node_buckets - 1)
+    )
+
+
+cdef inline uint64_t _node_bucket(
+    const store* s, const node* parent, const segment* child
+) noexcept nogil:
+    return _node_hash(s, parent, child) & (s.node_buckets - 1)
 
 
 # Both tables chain through their entries, so doubling and halving move pointers only and
@@ -177,52 +189,39 @@ cdef inline void charge_nodes(charges* used, int64_t more) noexcept nogil:
     )
 
 
-cdef inline bint _segments_grow(store* s, uint64_t wanted) noexcept nogil:
-    cdef uint64_t b, old = s.segment_buckets
-    cdef segment** grown
-    cdef segment* entry
-    cdef segment* following
-    if wanted == old:
-        return True
-    grown = <segment**> realloc(s.segments, wanted * sizeof(segment*))
-    if grown == NULL:
-        return False
-    s.segments = grown
-    s.segment_buckets = wanted
-    memset(grown + old, 0, (wanted - old) * sizeof(segment*))
-    for b in range(old):
-        entry = grown[b]
-        grown[b] = NULL
-        while entry != NULL:
-            following = entry.next
-            entry.next = grown[entry.hash & (wanted - 1)]
-            grown[entry.hash & (wanted - 1)] = entry
-            entry = following
-    return True
+cdef inline uint64_t _bucket(const store* s, const entry* e, uint64_t buckets) noexcept nogil:
+    """Return where an entry is in a table of so many buckets."""
+    if entry is segment:
+        return e.hash & (buckets - 1)
+    else:
+        return _node_hash(s, e.parent, e.segment) & (buckets - 1)
 
 
-cdef inline bint _nodes_grow(store* s, uint64_t wanted) noexcept nogil:
-    cdef uint64_t b, bucket, old = s.node_buckets
-    cdef node** grown
-    cdef node* entry
-    cdef node* following
+cdef inline bint _grow(
+    const store* s, entry*** table, uint64_t* buckets, uint64_t wanted
+) noexcept nogil:
+    """Double a table until it has so many buckets; false without memory."""
+    cdef uint64_t b, at, old = buckets[0]
+    cdef entry** grown
+    cdef entry* moved
+    cdef entry* following
     if wanted == old:
         return True
-    grown = <node**> realloc(s.nodes, wanted * sizeof(node*))
+    grown = <entry**> realloc(table[0], wanted * sizeof(entry*))
     if grown == NULL:
         return False
-    s.nodes = grown
-    s.node_buckets = wanted
-    memset(grown + old, 0, (wanted - old) * sizeof(node*))
+    table[0] = grown
+    buckets[0] = wanted
+    memset(grown + old, 0, (wanted - old) * sizeof(entry*))
     for b in range(old):
-        entry = grown[b]
+        moved = grown[b]
         grown[b] = NULL
-        while entry != NULL:
-            following = entry.next
-            bucket = _node_bucket(s, entry.parent, entry.segment)
-            entry.next = grown[bucket]
-            grown[bucket] = entry
-            entry = following
+        while moved != NULL:
+            following = moved.next
+            at = _bucket(s, moved, wanted)
+            moved.next = grown[at]
+            grown[at] = moved
+            moved = following
     return True
 
 
@@ -240,65 +239,48 @@ cdef inline uint64_t _buckets_to_link(uint64_t entries, uint64_t buckets) noexce
 
 cdef inline bint tables_reserve(store* s, uint64_t more) noexcept nogil:
     """Make buckets to link so many more entries with; false without memory."""
-    return _segments_grow(
-        s, _buckets_to_link(s.used.n_segments + more, s.segment_buckets)
-    ) and _nodes_grow(s, _buckets_to_link(s.used.n_nodes + more, s.node_buckets))
+    cdef uint64_t n_segments = _buckets_to_link(
+        s.used.n_segments + more, s.segment_buckets
+    )
+    cdef uint64_t n_nodes = _buckets_to_link(s.used.n_nodes + more, s.node_buckets)
+    return _grow(s, &s.segments, &s.segment_buckets, n_segments) and _grow(
+        s, &s.nodes, &s.node_buckets, n_nodes
+    )
 
 
-cdef inline void _segments_halve(store* s) noexcept nogil:
-    cdef uint64_t b, half = s.segment_buckets // 2
-    cdef segment* last
-    cdef segment** shrunk
-    for b in range(half):
-        if s.segments[b] == NULL:
-            s.segments[b] = s.segments[b + half]
-            continue
-        last = s.segments[b]
-        while last.next != NULL:
-            last = last.next
-        last.next = s.segments[b + half]
-    s.segment_buckets = half
-    shrunk = <segment**> realloc(s.segments, half * sizeof(segment*))
-    if shrunk != NULL:
-        s.segments = shrunk
-
-
-cdef inline void _nodes_halve(store* s) noexcept nogil:
-    cdef uint64_t b, half = s.node_buckets // 2
-    cdef node* last
-    cdef node** shrunk
-    for b in range(half):
-        if s.nodes[b] == NULL:
-            s.nodes[b] = s.nodes[b + half]
-            continue
-        last = s.nodes[b]
-        while last.next != NULL:
-            last = last.next
-        last.next = s.nodes[b + half]
-    s.node_buckets = half
-    shrunk = <node**> realloc(s.nodes, half * sizeof(node*))
-    if shrunk != NULL:
-        s.nodes = shrunk
+cdef inline void _settle(
+    const store* s, entry*** table, uint64_t* buckets, uint64_t charged
+) noexcept nogil:
+    """Give a table as many buckets as are charged, or keep it without memory for more."""
+    cdef uint64_t b, half
+    cdef entry* last
+    cdef entry** shrunk
+    while buckets[0] > max(charged, <uint64_t> MIN_BUCKETS):
+        half = buckets[0] // 2
+        for b in range(half):
+            if table[0][b] == NULL:
+                table[0][b] = table[0][b + half]
+                continue
+            last = table[0][b]
+            while last.next != NULL:
+                last = last.next
+            last.next = table[0][b + half]
+        buckets[0] = half
+        shrunk = <entry**> realloc(table[0], half * sizeof(entry*))
+        if shrunk != NULL:
+            table[0] = shrunk
+    if charged == 0:
+        free(table[0])
+        table[0] = NULL
+        buckets[0] = 0
+    elif buckets[0] < charged:
+        _grow(s, table, buckets, charged)
 
 
 cdef inline void tables_settle(store* s) noexcept nogil:
     """Have as many buckets as are charged; without memory, those that there are do."""
-    while s.segment_buckets > max(s.used.segment_buckets, <uint64_t> MIN_BUCKETS):
-        _segments_halve(s)
-    while s.node_buckets > max(s.used.node_buckets, <uint64_t> MIN_BUCKETS):
-        _nodes_halve(s)
-    if s.used.segment_buckets == 0:
-        free(s.segments)
-        s.segments = NULL
-        s.segment_buckets = 0
-    if s.used.node_buckets == 0:
-        free(s.nodes)
-        s.nodes = NULL
-        s.node_buckets = 0
-    if s.segment_buckets < s.used.segment_buckets:
-        _segments_grow(s, s.used.segment_buckets)
-    if s.node_buckets < s.used.node_buckets:
-        _nodes_grow(s, s.used.node_buckets)
+    _settle(s, &s.segments, &s.segment_buckets, s.used.segment_buckets)
+    _settle(s, &s.nodes, &s.node_buckets, s.used.node_buckets)
 
 
 cdef inline segment* segment_find(

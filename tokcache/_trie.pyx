@@ -52,6 +52,13 @@ from tokcache._text cimport text_equal, text_hash, text_narrowest, text_of, text
 import os
 
 
+# Before CPython 3.12 whatever makes an object may run the collector, and with it a
+# finalizer that evicts what is being walked: what makes many is done without it.
+cdef extern from *:
+    int PyGC_Disable() noexcept
+    int PyGC_Enable() noexcept
+
+
 NODE_BYTES = charge(sizeof(node))
 SEGMENT_HEADER = sizeof(segment)
 LONGEST_SHORT_TAIL = TAIL_CHARS
@@ -183,24 +190,34 @@ cdef class Trie:
             info.insertions = info.evictions = info.oversized = info.refused = 0
 
     def usage(self, root=None):
-        """Return entries, tails, memory and resident bytes, and what happened to prompts.
+        """Return what one root holds and what happened to its prompts, or of all together.
 
-        That is insertions, evictions, prompts that alone are over a budget, prompts of
-        which not everything was admitted, and whether the gate is closed. Entries and
-        tails are those of one root if it is given, the rest is the whole cache's. O(roots).
+        Entries, tails, memory and resident bytes, insertions, evictions, prompts that alone
+        are over a budget, prompts of which not everything was admitted, and whether the
+        gate is closed. The resident bytes of a root are those of its nodes and segments;
+        tables and sketch, and what closed roots counted, are in the sums only. O(roots).
         """
         cdef int64_t entries = 0
         cdef int64_t tails = 0
         cdef uint32_t i
+        cdef root_info* info
         with cython.critical_section(self):
-            if root is None:
-                for i in range(self.t.n_roots):
-                    entries += self.t.roots[i].n_segments
-                    tails += self.t.roots[i].n_tails
-            else:
-                i = _checked_root(&self.t, root)
-                entries = self.t.roots[i].n_segments
-                tails = self.t.roots[i].n_tails
+            if root is not None:
+                info = self.t.roots[<uint32_t> _checked_root(&self.t, root)]
+                return (
+                    info.n_segments,
+                    info.n_tails,
+                    info.memory_bytes,
+                    info.resident_bytes,
+                    info.insertions,
+                    info.evictions,
+                    info.oversized,
+                    info.refused,
+                    bool(self.t.wheel.is_closed),
+                )
+            for i in range(self.t.n_roots):
+                entries += self.t.roots[i].n_segments
+                tails += self.t.roots[i].n_tails
             return (
                 entries,
                 tails,
@@ -213,39 +230,24 @@ cdef class Trie:
                 bool(self.t.wheel.is_closed),
             )
 
-    def root_usage(self, root):
-        """Return what one root holds and what happened to its prompts.
-
-        Entries, tails, memory and resident bytes (of nodes and segments), insertions,
-        evictions, prompts over a budget, prompts of which not everything was admitted.
-        """
-        cdef root_info* info
-        with cython.critical_section(self):
-            info = self.t.roots[<uint32_t> _checked_root(&self.t, root)]
-            return (
-                info.n_segments,
-                info.n_tails,
-                info.memory_bytes,
-                info.resident_bytes,
-                info.insertions,
-                info.evictions,
-                info.oversized,
-                info.refused,
-            )
-
     def leaves(self):
         """Return the leaves, the next victim first, as (root, texts of the path)."""
         cdef node* ends
         cdef node* n
         cdef int i
         cdef list found = []
-        with cython.critical_section(self):
-            for i in range(BUCKETS):
-                ends = &self.t.wheel.buckets[(self.t.wheel.hand + i) % BUCKETS]
-                n = ends.newer
-                while n != ends:
-                    found.append((n.segment.root, path_texts(n)))
-                    n = n.newer
+        cdef bint collects = PyGC_Disable()
+        try:
+            with cython.critical_section(self):
+                for i in range(BUCKETS):
+                    ends = &self.t.wheel.buckets[(self.t.wheel.hand + i) % BUCKETS]
+                    n = ends.newer
+                    while n != ends:
+                        found.append((n.segment.root, path_texts(n)))
+                        n = n.newer
+        finally:
+            if collects:
+                PyGC_Enable()
         return found
 
     def residents(self):
@@ -253,18 +255,23 @@ cdef class Trie:
         cdef node* n
         cdef uint64_t b
         cdef list found = []
-        with cython.critical_section(self):
-            for b in range(self.t.store.node_buckets):
-                n = self.t.store.nodes[b]
-                while n != NULL:
-                    node_age(&self.t.wheel, n)
-                    found.append((
-                        n.segment.root,
-                        path_texts(n),
-                        n.count,
-                        <int32_t> (n.rank - self.t.wheel.hand),
-                    ))
-                    n = n.next
+        cdef bint collects = PyGC_Disable()
+        try:
+            with cython.critical_section(self):
+                for b in range(self.t.store.node_buckets):
+                    n = self.t.store.nodes[b]
+                    while n != NULL:
+                        node_age(&self.t.wheel, n)
+                        found.append((
+                            n.segment.root,
+                            path_texts(n),
+                            n.count,
+                            <int32_t> (n.rank - self.t.wheel.hand),
+                        ))
+                        n = n.next
+        finally:
+            if collects:
+                PyGC_Enable()
         return found
 
     def policy(self):
@@ -298,8 +305,13 @@ cdef class Trie:
 
     def check(self):
         """Assert every invariant. Walks everything: for tests and debug builds."""
-        with cython.critical_section(self):
-            check_invariants(&self.t)
+        cdef bint collects = PyGC_Disable()
+        try:
+            with cython.critical_section(self):
+                check_invariants(&self.t)
+        finally:
+            if collects:
+                PyGC_Enable()
 
     cdef uint64_t hash_piece(
         self, uint32_t root, const text_view* view, const piece* p

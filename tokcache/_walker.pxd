@@ -30,9 +30,9 @@ cdef class Walker:
     cdef bint cache_tails
     cdef Counters tally
 
-    cdef object _lookup(self, str text, bint special, bint count_only)
-    cdef TokenIds _hit(self, const walk* w, bint special, int64_t started)
-    cdef void _count_hit(self, int64_t n_ids, int64_t started) noexcept
+    cdef object _lookup(self, str text, bint special, bint count_only, bint counts)
+    cdef TokenIds _hit(self, const walk* w, bint special, int64_t started, bint counts)
+    cdef int _count_hit(self, int64_t n_ids, int64_t started) except -1
     cdef TokenIds _result(self, int64_t n_ids, bint special)
     cdef uint32_t* _put_around(self, uint32_t* out, int64_t n_ids, bint special) noexcept nogil
     cdef int64_t _affix_length(self, bint special) noexcept nogil

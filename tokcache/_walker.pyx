@@ -17,7 +17,7 @@ from libc.string cimport memcpy
 from tokcache._counters cimport Counters, counters_time, now_ns
 from tokcache._ids cimport TokenIds, copy_plain_ids, token_ids_uninitialised
 from tokcache._pieces cimport BRIDGE_CHARS_MAX, pieces_cut, run, runs_group
-from tokcache._scan cimport UNTRIED, Scanner
+from tokcache._scan cimport TRUSTED, Scanner
 from tokcache._store cimport node, segment, segment_ids
 from tokcache._text cimport text_narrowest, text_of, text_view
 from tokcache._trie cimport (
@@ -44,8 +44,7 @@ cdef class Walker:
     Without a ``root`` it opens one of its own, and closes it when it goes. ``before`` and
     ``after`` are the ids that ``add_special_tokens=True`` puts around a prompt, or None
     where they are not known; then the flag must not be used. ``counters`` may be those of
-    other walkers of the trie. Thread safety: as ``Trie``; counters change under the
-    trie's lock.
+    other walkers of the trie. Thread safety: as ``Trie`` and ``Counters``.
     """
 
     def __cinit__(
@@ -84,13 +83,20 @@ cdef class Walker:
 
         Linear in the text; independent of what else is cached.
         """
-        return self._lookup(text, special, False)
+        return self._lookup(text, special, False, True)
+
+    def match(self, str text not None, /):
+        """Return what ``lookup`` does without special tokens, and count no hit.
+
+        To be followed by ``count_hit`` if it was one and the ids are of use.
+        """
+        return self._lookup(text, False, False, False)
 
     def count(self, str text not None, bint special, /):
         """Return the number of ids if all of the text is cached, else a Plan."""
-        return self._lookup(text, special, True)
+        return self._lookup(text, special, True, True)
 
-    cdef object _lookup(self, str text, bint special, bint count_only):
+    cdef object _lookup(self, str text, bint special, bint count_only, bint counts):
         cdef Trie trie = self.trie
         cdef int64_t started = now_ns() if self.tally.is_timed else 0
         cdef text_view view = text_of(text)
@@ -103,9 +109,10 @@ cdef class Walker:
             trie.walk(self.root, self.scanner, &view, &w, True)
             if w.is_complete and w.position:
                 if not count_only:
-                    return self._hit(&w, special, started)
+                    return self._hit(&w, special, started, counts)
                 total = <int64_t> w.reached.n_ids + self._affix_length(special)
-                self._count_hit(total, started)
+                if counts:
+                    self._count_hit(total, started)
                 return total
             plan = Plan.__new__(Plan)
             plan.walker = self
@@ -114,17 +121,24 @@ cdef class Walker:
         plan._prepare()
         return plan
 
-    cdef TokenIds _hit(self, const walk* w, bint special, int64_t started):
-        """Return the ids of a text that is all cached, and count it. The lock is held."""
+    cdef TokenIds _hit(self, const walk* w, bint special, int64_t started, bint counts):
+        """Return the ids of a text that is all cached; count it if asked.
+
+        The lock is held; counting takes another and may let it go, and so comes last.
+        """
         cdef TokenIds ids = self._result(<int64_t> w.reached.n_ids, special)
         copy_path(w.reached, ids.data + (self.n_before if special else 0))
-        self._count_hit(ids.length, started)
+        if counts:
+            self._count_hit(ids.length, started)
         return ids
 
-    cdef void _count_hit(self, int64_t n_ids, int64_t started) noexcept:
-        self.tally.hits += 1
-        self.tally.cached_tokens += n_ids
-        counters_time(self.tally, True, started)
+    cdef int _count_hit(self, int64_t n_ids, int64_t started) except -1:
+        cdef Counters tally = self.tally
+        with cython.critical_section(tally):
+            tally.hits += 1
+            tally.cached_tokens += n_ids
+            counters_time(tally, True, started)
+        return 0
 
     def longest_prefix(self, str text not None, /):
         """Return the ids and the end of the longest cached prefix of whole segments.
@@ -171,12 +185,12 @@ cdef class Walker:
 
     def count_pass_through(self):
         """Count a call that went to the inner tokenizer without a lookup."""
-        with cython.critical_section(self.trie):
+        with cython.critical_section(self.tally):
             self.tally.pass_throughs += 1
 
     def count_self_check_failure(self):
         """Count a failed self-check."""
-        with cython.critical_section(self.trie):
+        with cython.critical_section(self.tally):
             self.tally.self_check_failures += 1
 
     def drop(self):
@@ -190,18 +204,27 @@ cdef class Walker:
         cdef Trie trie = self.trie
         with cython.critical_section(trie):
             trie.clear_root(self.root, False)
+        with cython.critical_section(self.tally):
             self.tally.clear()
 
-    def count_shaped(self, int64_t cached, int64_t uncached, /):
-        """Correct the token counts of an encode whose ids were cut or padded after it."""
-        with cython.critical_section(self.trie):
+    def clock(self):
+        """Return when it is, for ``count_hit``; 0 if nothing is timed."""
+        return now_ns() if self.tally.is_timed else 0
+
+    def count_hit(self, int64_t cached, int64_t started, /):
+        """Count a hit that ``match`` found, and how long it took."""
+        self._count_hit(cached, started)
+
+    def correct(self, int64_t cached, int64_t uncached, /):
+        """Correct the token counts of an encode whose ids became others after it."""
+        with cython.critical_section(self.tally):
             self.tally.cached_tokens += cached
             self.tally.uncached_tokens += uncached
 
     def counters(self):
         """Return hits, misses, cached and uncached tokens, pass-throughs, failures."""
         cdef Counters tally = self.tally
-        with cython.critical_section(self.trie):
+        with cython.critical_section(tally):
             return (
                 tally.hits,
                 tally.misses,
@@ -299,7 +322,7 @@ cdef class Plan:
         cdef Py_ssize_t k
         for k in range(self.pieces.n):
             token = self.pieces.items[k].token
-            if token != NO_TOKEN and scanner.statuses[token] == UNTRIED:
+            if token != NO_TOKEN and scanner.statuses[token] != TRUSTED:
                 return True
         return False
 
@@ -312,9 +335,10 @@ cdef class Plan:
         self.untried = ()
         if self._has_untried():
             untried = set()
+            # One that was refused since it was cut at is tried, and refused, once more.
             for k in range(self.pieces.n):
                 token = self.pieces.items[k].token
-                if token != NO_TOKEN and scanner.statuses[token] == UNTRIED:
+                if token != NO_TOKEN and scanner.statuses[token] != TRUSTED:
                     untried.add(token)
             self.untried = tuple(sorted(untried))
         return 0
@@ -565,7 +589,7 @@ cdef class Plan:
                 out += p.n_ids
 
     cdef int _conclude(self) except -1:
-        """Link what is new and count the text. The lock is held."""
+        """Link what is new and count the text. The lock is held until that comes."""
         if self.walker.extend_on_hit or not self.hit:
             self._link()
         return self._count()
@@ -579,8 +603,7 @@ cdef class Plan:
             raise RuntimeError("a Plan comes from a Walker")
         self.uncached_tokens = result.length
         self.cached_tokens = 0
-        with cython.critical_section(self.walker.trie):
-            self._count()
+        self._count()
         return result
 
     def fresh_within(self, int64_t start, int64_t stop, /):
@@ -600,14 +623,15 @@ cdef class Plan:
         return fresh
 
     cdef int _count(self) except -1:
-        cdef Walker walker = self.walker
-        if self.hit:
-            walker.tally.hits += 1
-        else:
-            walker.tally.misses += 1
-        walker.tally.cached_tokens += self.cached_tokens
-        walker.tally.uncached_tokens += self.uncached_tokens
-        counters_time(walker.tally, self.hit, self.started)
+        cdef Counters tally = self.walker.tally
+        with cython.critical_section(tally):
+            if self.hit:
+                tally.hits += 1
+            else:
+                tally.misses += 1
+            tally.cached_tokens += self.cached_tokens
+            tally.uncached_tokens += self.uncached_tokens
+            counters_time(tally, self.hit, self.started)
         return 0
 
     cdef int _link(self) except -1:

@@ -305,7 +305,8 @@ class Flow:
         def is_as_before() -> bool:
             return shape == backend.shape(special) and self._is_current(state, change)
 
-        found = state.walker.lookup(text, False)  # noqa: FBT003
+        started = state.walker.clock()
+        found = state.walker.match(text)
         plan = found if isinstance(found, Plan) else None
         if plan is not None:
             if not plan.has_boundary or (
@@ -334,9 +335,9 @@ class Flow:
         uncached = plan.fresh_within(kept.start, kept.stop) if plan is not None else 0
         cached = len(ids) - uncached
         if plan is None:
-            state.walker.count_shaped(cached - len(bare), 0)
+            state.walker.count_hit(cached, started)
         else:
-            state.walker.count_shaped(
+            state.walker.correct(
                 cached - plan.cached_tokens, uncached - plan.uncached_tokens
             )
         return self._watched(
@@ -466,6 +467,7 @@ class Flow:
         if hit and self._verify and self._random() < self._verify:
             verified = self._verified(state, text, special, ids, shape)
             if verified is not ids:
+                state.walker.correct(-usage[0], len(verified) - usage[1])
                 ids, usage = verified, (0, len(verified))
         self._observers.report(hit=hit, cached=usage[0], uncached=usage[1])
         return ids

@@ -61,14 +61,26 @@ class Publisher:
             registry=None,
         )
         self._start()
-        os.register_at_fork(after_in_child=self._start_in_child)
+        # The library has locks of its own for its files, which a child could never
+        # take if this thread were writing at the fork.
+        os.register_at_fork(
+            before=self._pause,
+            after_in_parent=self._resume,
+            after_in_child=self._start_in_child,
+        )
         atexit.register(self.write)
 
     def _start(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._written: Samples = Sums()
         self._timed: dict[tuple[str, ...], Latency] = {}
         threading.Thread(target=self._run, name="tokcache-metrics", daemon=True).start()
+
+    def _pause(self) -> None:
+        self._lock.acquire()
+
+    def _resume(self) -> None:
+        self._lock.release()
 
     def _start_in_child(self) -> None:
         self._collector.forget_locks()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tokcache.locks import Lock
 from tokcache.stats import CacheEventFn, CacheTokenUsage, CacheTokenUsageFn
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Observers:
         self.on_miss = on_miss
         self.on_tokens = on_tokens
         self.errors = 0
+        self._lock = Lock()
 
     def __bool__(self) -> bool:
         observers = (self.on_hit, self.on_miss, self.on_tokens)
@@ -47,8 +49,10 @@ class Observers:
         try:
             observer(*args)
         except Exception:
-            self.errors += 1
-            if self.errors == 1:
+            with self._lock:
+                self.errors += 1
+                is_first = self.errors == 1
+            if is_first:
                 logger.exception(
                     "a tokcache observer raised; later errors are only counted"
                 )

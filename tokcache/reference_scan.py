@@ -30,6 +30,12 @@ class ReferenceScanner:
                 msg = f"token, id or phase is not valid: {rows[index]}"
                 raise ValueError(msg)
             self._phases[phase][content] = index
+        # Longest first, of the tokens that begin with a character.
+        self._lengths: dict[tuple[int, str], list[int]] = {}
+        for content, _, phase, _ in sorted(rows, key=lambda row: -len(row[0])):
+            lengths = self._lengths.setdefault((phase, content[0]), [])
+            if len(content) not in lengths:
+                lengths.append(len(content))
 
     def __len__(self) -> int:
         """Return the number of tokens, eligible or not."""
@@ -40,11 +46,10 @@ class ReferenceScanner:
     ) -> list[tuple[int, int, int]]:
         """Return the matches of one phase in ``text[start:stop]``, left to right."""
         tokens = self._phases[phase]
-        longest_first = sorted({len(content) for content in tokens}, reverse=True)
         found = []
         position = start
         while position < stop:
-            for length in longest_first:
+            for length in self._lengths.get((phase, text[position]), ()):
                 index = tokens.get(text[position : position + length])
                 if index is not None and position + length <= stop:
                     found.append((position, position + length, index))

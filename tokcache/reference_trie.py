@@ -55,6 +55,16 @@ class Node(Entry):
         return tuple(segment.identity.text for segment in self.path())
 
 
+@dataclass
+class Events:
+    """Count what happened to the prompts of one root."""
+
+    insertions: int = 0
+    evictions: int = 0
+    oversized: int = 0
+    refused: int = 0
+
+
 class ReferenceTrie:
     """Own the segments and nodes of one cache, within two budgets of bytes.
 
@@ -77,9 +87,9 @@ class ReferenceTrie:
         self.max_resident_bytes = max_resident_bytes
         self.roots: list[Node] = []
         self.clears: list[int] = []  # how often each root was cleared
+        self.events: list[Events] = []  # of each root
         self.segments: dict[Identity, Segment] = {}
         self.wheel = Wheel()
-        self.insertions = self.evictions = self.oversized = self.refused = 0
         self._keys = Trie(0, 0, hash_seed=hash_seed, hash_bits=hash_bits)
         self._forget()
 
@@ -103,6 +113,7 @@ class ReferenceTrie:
         self._keys.open_root()
         self.roots.append(Node(root=len(self.roots)))
         self.clears.append(0)
+        self.events.append(Events())
         return len(self.roots) - 1
 
     def clear(self, root: int | None = None) -> None:
@@ -124,15 +135,24 @@ class ReferenceTrie:
         """Return what the compiled trie's method of this name does."""
         nodes = self._nodes(root)
         tails = sum(node.segment.identity.is_tail for node in nodes if node.segment)
+        if root is None:
+            memory, resident = self.memory_bytes, self.resident_bytes
+            events = self.events
+        else:
+            segments = {node.segment for node in nodes if node.segment}
+            memory = sum(ID_BYTES * len(segment.ids) for segment in segments)
+            resident = sum(segment.charge for segment in segments)
+            resident += NODE_BYTES * len(nodes)
+            events = [self.events[root]]
         return (
             len(nodes) - tails,
             tails,
-            self.memory_bytes,
-            self.resident_bytes,
-            self.insertions,
-            self.evictions,
-            self.oversized,
-            self.refused,
+            memory,
+            resident,
+            sum(each.insertions for each in events),
+            sum(each.evictions for each in events),
+            sum(each.oversized for each in events),
+            sum(each.refused for each in events),
             self.wheel.is_closed,
         )
 
@@ -255,7 +275,7 @@ class ReferenceTrie:
             admitted = new[:-1]
         n_linked = 0
         if admitted and not self._fits(pieces[: len(path) + len(admitted)]):
-            self.oversized += 1
+            self.events[root].oversized += 1
         elif admitted:
             n_linked = self._extend(reached, admitted)
         for _, entry in new[n_linked:]:  # a node has its own count until it goes
@@ -326,7 +346,7 @@ class ReferenceTrie:
         goes_on = reached in self.wheel
         for i, (piece, entry) in enumerate(new):
             if not self._admit(parent, segments[i], entry.count, pinned=reached):
-                self.refused += 1
+                self.events[reached.root].refused += 1
                 for segment in segments[i:]:
                     self._release(segment)
                 return i
@@ -346,7 +366,7 @@ class ReferenceTrie:
             self.wheel.add(child)
             parent.children[piece.identity] = child
             parent = child
-            self.insertions += piece.token is not None
+            self.events[reached.root].insertions += piece.token is not None
         return len(new)
 
     def _admit(
@@ -412,7 +432,7 @@ class ReferenceTrie:
         self.sketch.raise_to(victim.key, victim.count)
         self.wheel.remove(victim)
         self._drop(victim)
-        self.evictions += 1
+        self.events[victim.root].evictions += 1
         if parent and parent.segment and not parent.children and parent is not pinned:
             parent.rank = max(parent.rank, self.wheel.hand)
             self.wheel.add(parent, oldest=True)

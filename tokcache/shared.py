@@ -10,7 +10,7 @@ from tokcache._trie import Trie
 from tokcache.budgets import DEFAULT_MEMORY_BYTES, check_budgets
 from tokcache.locks import Lock
 from tokcache.state import Root
-from tokcache.stats import SharedTokenizerCacheStats, named_usage
+from tokcache.stats import USAGE, SharedTokenizerCacheStats, named_usage
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -98,16 +98,16 @@ class SharedTokenizerCache:
 
         They are running counters: O(roots), whatever is cached.
         """
-        usage: tuple[int, ...] = self._trie.usage()
-        if namespace is not None:
-            with self._lock:
+        with self._lock:
+            if namespace is None:
+                usages = [self._trie.usage()]
+            else:
                 found = self._namespaces.get(_checked(namespace))
                 numbers = [] if found is None else found.numbers()
-                own = [self._trie.root_usage(number) for number in numbers]
-            none = (0,) * (len(usage) - 1)
-            usage = (*map(sum, zip(none, *own, strict=True)), usage[-1])
+                usages = [self._trie.usage(number) for number in numbers]
+        *usage, n_closed = map(sum, zip([0] * len(USAGE), *usages, strict=True))
         return SharedTokenizerCacheStats(
-            **named_usage(usage),
+            **named_usage((*usage, n_closed > 0)),
             max_memory_bytes=self._budgets[0],
             max_resident_bytes=self._budgets[1],
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tokcache._scan import Scanner
 from tokcache.eligibility import Eligibility, Explanation, probe_token
+from tokcache.locks import Lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ logger = logging.getLogger("tokcache")
 
 # A tokenizer that fails its self-check so often breaks a rule the cache relies on.
 MAX_SELF_CHECK_FAILURES = 8
+
+# Taken by who turns a root off, which is said once.
+_turning_off = Lock()
 
 
 @dataclass(slots=True, eq=False)
@@ -45,9 +49,11 @@ class Root:
 
     def turn_off(self, reason: str) -> None:
         """Stop to use the cache, for good, and say so once."""
-        if self.off is None:
+        with _turning_off:
+            if self.off is not None:
+                return
             self.off = reason
-            logger.warning("tokcache is off: %s", reason)
+        logger.warning("tokcache is off: %s", reason)
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from tests.fuzz.campaign import Totals, random_case, run_case
+from tests.fuzz.cases import random_case
+from tests.fuzz.side_by_side import run_case
+from tests.fuzz.totals import Totals
 from tokcache import eligibility
 from tokcache.flow import _Fed
 

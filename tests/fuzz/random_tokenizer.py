@@ -1,6 +1,6 @@
 """Draw random, real tokenizers and hostile texts for them.
 
-Everything comes from one `random.Random`, so a seed is a reproduction. A tokenizer is
+Everything comes from a `random.Random`, so a seed is a reproduction. A tokenizer is
 read back from its own JSON before it is used: what a failure prints is what failed.
 
 Left out by construction, because `tokenizers` itself fails on them:
@@ -384,15 +384,20 @@ def _post_processor(rng: Random, top: int) -> processors.PostProcessor | None:
     )
 
 
-def random_tokenizer(rng: Random) -> tuple[Tokenizer, Fragments]:
-    """Draw a tokenizer and what texts for it are best made of."""
+def random_tokenizer(
+    rng: Random, details: Random | None = None
+) -> tuple[Tokenizer, Fragments]:
+    """Draw a tokenizer and what texts for it are best made of.
+
+    A vocabulary takes hundreds of draws; they may come from another generator.
+    """
     contents = _contents(rng)
     words = [
         *rng.sample(WORDS, rng.randint(3, 12)),
         *(content for content in contents if chance(rng, 0.4)),
         *(content[1:] for content in contents if len(content) > 1 and chance(rng, 0.2)),
     ]
-    model, suits = _model(rng, words)
+    model, suits = _model(details or rng, words)
     tokenizer = Tokenizer(model)
     parts = {
         "normalizer": _normalizer(rng),

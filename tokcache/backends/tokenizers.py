@@ -53,6 +53,23 @@ NONE_LEFT = "none of the added tokens can be a boundary"
 _COMPARES_FLAGS = AddedToken("a", special=True) != AddedToken("a", special=False)
 
 
+_NOT_MADE: Any = object()
+
+
+class _Copies:
+    """Hold copies of a tokenizer as it was when it was read, each made when needed.
+
+    When the tokenizer is read again, they are replaced all together: what another
+    thread was still making then is kept by nobody.
+    """
+
+    bare: Tokenizer | None = _NOT_MADE
+    """Without live state; None if it was found that it cannot be had."""
+    whole: Tokenizer | None = None
+    plain: Tokenizer | None = None
+    """One for which special tokens are text."""
+
+
 class TokenizersBackend(Backend):
     """Give a ``tokenizers.Tokenizer`` to the cache."""
 
@@ -70,10 +87,7 @@ class TokenizersBackend(Backend):
         self._added = _listed(inner)
         self._vocab_size = inner.get_vocab_size()
         self._unchecked = 0
-        self._bare: Tokenizer | None = None
-        self._has_bare = False  # or it was found that there is none
-        self._whole: Tokenizer | None = None
-        self._plain: Tokenizer | None = None
+        self._copies = _Copies()
 
     def inspect(
         self, special_tokens: Sequence[str] | None, *, trust_custom: bool = False
@@ -207,13 +221,15 @@ class TokenizersBackend(Backend):
         if allow_special:
             bare = self._bare_tokenizer()
             if bare is None:
-                bare = self._whole = self._whole or _whole_copy(self.inner)
+                copies = self._copies
+                bare = copies.whole = copies.whole or _whole_copy(self.inner)
             return _ids(bare, text, add_special_tokens=False)
-        if self._plain is None:
+        copies = self._copies
+        if copies.plain is None:
             plain = _rebuilt(self.inner) or _whole_copy(self.inner)
             plain.encode_special_tokens = True
-            self._plain = plain
-        return _ids(self._plain, text, add_special_tokens=False)
+            copies.plain = plain
+        return _ids(copies.plain, text, add_special_tokens=False)
 
     def fingerprint(self) -> bytes:
         """Return a hash of the tokenizer's JSON and of what that leaves out."""
@@ -238,10 +254,10 @@ class TokenizersBackend(Backend):
         inner: Tokenizer = self.inner
         if not _has_live_state(inner):
             return inner
-        if not self._has_bare:
-            self._bare = exact_copy(inner, normalizes=_normalizes(inner))
-            self._has_bare = True
-        return self._bare
+        copies = self._copies
+        if copies.bare is _NOT_MADE:
+            copies.bare = exact_copy(inner, normalizes=_normalizes(inner))
+        return copies.bare
 
     # ------------------------------------------------------------- what inspect does
 

@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tokcache.cli.answer import print_json
 from tokcache.cli.errors import UserError
 from tokcache.cli.gauge import Gauge
 from tokcache.cli.inputs import parse_size, unreadable
 from tokcache.cli.ledger import BAD_LINES, Ledger
 from tokcache.cli.load import find_tokenizer
+from tokcache.cli.options import (  # noqa: TC001 - typer reads annotations
+    AddSpecialTokens,
+    AsJson,
+    TokenizerPath,
+)
 from tokcache.cli.rendering import find_rendering
 from tokcache.cli.shards import FORMATS, Shard
 from tokcache.cli.stream import Source, Stamp, read_chunks
@@ -41,13 +47,7 @@ def encode(  # noqa: PLR0913 - the options of the command
             ' "tools": [...]} a line.',
         ),
     ],
-    tokenizer: Annotated[
-        str,
-        typer.Option(
-            metavar="PATH",
-            help="tokenizer.json (or .gz), a directory with one, or package:NAME/FILE.",
-        ),
-    ],
+    tokenizer: TokenizerPath,
     out: Annotated[
         str,
         typer.Option(metavar="DIR", help="Folder for the shards; it must be empty."),
@@ -78,10 +78,7 @@ def encode(  # noqa: PLR0913 - the options of the command
             " --chat: the template that lies beside the tokenizer.",
         ),
     ] = None,
-    add_special_tokens: Annotated[
-        bool,
-        typer.Option(help="Let the tokenizer add its own; chat formats have theirs."),
-    ] = False,
+    add_special_tokens: AddSpecialTokens = False,
     shard_size: Annotated[
         str,
         typer.Option(metavar="SIZE", help="Bytes of ids (4 each) that fill a shard."),
@@ -106,9 +103,7 @@ def encode(  # noqa: PLR0913 - the options of the command
         bool,
         typer.Option("--skip-bad", help=f"List bad lines in {BAD_LINES} and go on."),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object and nothing else.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tokenize texts into shards: the order is that of the input.
 
@@ -146,7 +141,7 @@ def encode(  # noqa: PLR0913 - the options of the command
         report = asdict(ledger.tally) | gauge.report(seconds)
     del report["end"], report["bad_bytes"]
     if as_json:
-        typer.echo(json.dumps(report | {"out": out}, indent=2))
+        print_json(report | {"out": out})
     else:
         typer.echo(_told(report, out))
 

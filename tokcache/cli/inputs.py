@@ -123,7 +123,7 @@ def open_input(path: Path) -> BinaryIO:
 
 
 def unreadable(where: object, problem: Exception) -> UserError:
-    """Return what to tell of a file that could not be read."""
+    """Return what to tell of a file that could not be read or written."""
     reason = getattr(problem, "strerror", None) or str(problem) or "cannot be read"
     return UserError(f"{where}: {reason}")
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tokcache.cached import CachedTokenizer
+from tokcache.cli.answer import print_json
 from tokcache.cli.errors import UserError
 from tokcache.cli.load import find_tokenizer
+from tokcache.cli.options import (  # noqa: TC001 - typer reads annotations
+    AsJson,
+    TokenizerPath,
+)
 
 if TYPE_CHECKING:
     from tokcache.eligibility import Explanation
@@ -18,13 +22,7 @@ __all__ = ["inspect"]
 
 
 def inspect(
-    tokenizer: Annotated[
-        str,
-        typer.Option(
-            metavar="PATH",
-            help="tokenizer.json (or .gz), a directory with one, or package:NAME/FILE.",
-        ),
-    ],
+    tokenizer: TokenizerPath,
     special_token: Annotated[
         list[str] | None,
         typer.Option(
@@ -33,9 +31,7 @@ def inspect(
         ),
     ] = None,
     *,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say which tokens are boundaries of the cache, which are not, and why."""
     inner = find_tokenizer(tokenizer).load()
@@ -44,7 +40,7 @@ def inspect(
     except ValueError as problem:
         raise UserError(str(problem)) from problem
     if as_json:
-        typer.echo(json.dumps(to_dict(explanation), indent=2, ensure_ascii=False))
+        print_json(to_dict(explanation))
     else:
         typer.echo(str(explanation))
 

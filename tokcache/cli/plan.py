@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,12 +13,19 @@ from rich.table import Table
 
 from tokcache.backends import backend_for
 from tokcache.cached import CachedTokenizer
+from tokcache.cli.answer import answer
 from tokcache.cli.errors import UserError
 from tokcache.cli.inputs import parse_size, read_conversations
 from tokcache.cli.load import find_tokenizer
 from tokcache.cli.measure import prompts
-from tokcache.cli.plot import check_plot, save_budget_plot
-from tokcache.cli.replay import find_renderer, progress_bar
+from tokcache.cli.options import (  # noqa: TC001 - typer reads annotations
+    AsJson,
+    Chat,
+    Template,
+)
+from tokcache.cli.plot import plot_file, save_budget_plot
+from tokcache.cli.progress import progress_bar
+from tokcache.cli.rendering import find_renderer
 from tokcache.cli.traces import read_trace, trace_format
 from tokcache.cli.workload import UNBOUNDED, of_texts, of_trace, run
 
@@ -121,18 +126,8 @@ def plan(  # noqa: PLR0913 - the options of the command
             " package:NAME/FILE.",
         ),
     ] = None,
-    chat: Annotated[
-        str | None,
-        typer.Option("--format", metavar="NAME", help="Plain chat format to write in."),
-    ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Jinja chat template to write in. Without this and without --format:"
-            " the template that lies beside the tokenizer.",
-        ),
-    ] = None,
+    chat: Chat = None,
+    template: Template = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Read the first N lines only.")
     ] = None,
@@ -158,9 +153,7 @@ def plan(  # noqa: PLR0913 - the options of the command
             min=0.0, help="WEKA traces: sessions begin at random within so many hours."
         ),
     ] = 6.0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object and nothing else.")
-    ] = False,
+    as_json: AsJson = False,
     plot: Annotated[
         str | None, typer.Option(metavar="PNG", help="Plot the ratio for each budget.")
     ] = None,
@@ -171,9 +164,7 @@ def plan(  # noqa: PLR0913 - the options of the command
     each budget; then choose max_memory_bytes from the table.
     """
     sizes = [parse_size(size) for size in budget or ()]
-    plot_path = None if plot is None else Path(plot)
-    if plot_path is not None:
-        check_plot(plot_path)
+    plot_path = plot_file(plot)
     kinds = {trace_format(path) for path in files}
     if len(kinds) > 1:
         error = (
@@ -195,21 +186,18 @@ def plan(  # noqa: PLR0913 - the options of the command
         source = f"{kind} trace"
         workload = of_trace(read_trace(files, kind, hours=hours, limit=limit))
     report = _measure(source, workload, sizes, shown=not as_json)
-    if as_json:
-        found = report.to_dict() | {"plot": plot}
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
-    else:
-        _show(report)
-    # After the numbers, which a plot that cannot be written must not cost.
-    if plot_path is not None:
-        save_budget_plot(
+    answer(
+        report.to_dict(),
+        lambda: _show(report),
+        plot_path,
+        lambda path: save_budget_plot(
             [(each.max_memory_bytes, each.token_hit_ratio) for each in report.outcomes],
             report.unbounded.token_hit_ratio,
             report.subtitle(),
-            plot_path,
-        )
-        if not as_json:
-            typer.echo(f"plot: {plot}")
+            path,
+        ),
+        as_json=as_json,
+    )
 
 
 def _conversations(  # noqa: PLR0913 - the user's choices

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
 from rich.filesize import decimal
 
 from tokcache.cli.errors import UserError
+from tokcache.cli.inputs import unreadable
 from tokcache.cli.report import duration, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from tokcache.cli.measure import Sample
 
-__all__ = ["check_plot", "save_budget_plot", "save_plot"]
+__all__ = ["plot_file", "save_budget_plot", "save_plot"]
 
 # From the palette of Okabe and Ito, which colour-blind readers can tell apart.
 _RAW_COLOUR = "#D55E00"
@@ -29,19 +31,27 @@ _CACHED_COLOUR = "#0072B2"
 _MIN_SAMPLES = 3
 
 
-def check_plot(path: Path) -> None:
-    """Fail early where the plot could not be written at the end."""
+def plot_file(name: str | None) -> Path | None:
+    """Return where to write a plot, or None; fail early where it could not be written.
+
+    A folder that is not there is made, and named on stderr.
+    """
+    if name is None:
+        return None
     import matplotlib as mpl  # noqa: PLC0415 - an optional extra, slow to import
 
     mpl.use("Agg")
+    path = Path(name)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True)
+            typer.echo(f"made the folder {path.parent}", err=True)
     except OSError as problem:
-        error = f"{path}: {problem.strerror}"
-        raise UserError(error) from problem
+        raise unreadable(path, problem) from problem
     if path.is_dir():
         error = f"{path}: is a directory"
         raise UserError(error)
+    return path
 
 
 def save_plot(samples: Sequence[Sample], subtitle: str, path: Path) -> None:
@@ -123,8 +133,7 @@ def _write(figure: Figure, path: Path) -> None:
     try:
         figure.savefig(path, format="png")
     except OSError as problem:
-        error = f"{path}: {problem.strerror or problem}"
-        raise UserError(error) from problem
+        raise unreadable(path, problem) from problem
 
 
 def _by_turn(samples: Sequence[Sample]) -> dict[int, list[Sample]]:

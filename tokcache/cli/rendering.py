@@ -11,10 +11,13 @@ from tokcache.cli.errors import UserError
 from tokcache.cli.load import read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tokcache.chat import Renderer
+    from tokcache.cli.inputs import Conversation
     from tokcache.cli.load import TokenizerFile
 
-__all__ = ["Rendering", "find_rendering"]
+__all__ = ["Rendering", "find_renderer", "find_rendering"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +83,18 @@ def find_rendering(
         bos_token=file.special_token("bos_token"),
         eos_token=file.special_token("eos_token"),
     )
+
+
+def find_renderer(
+    conversations: Sequence[Conversation],
+    file: TokenizerFile,
+    chat: str | None,
+    template: str | None,
+) -> tuple[str, Renderer | None]:
+    """Return what writes messages as prompts, and a name for it."""
+    if (chat, template) == (None, None) and all(
+        each.messages is None for each in conversations
+    ):
+        return "text", None
+    found = find_rendering(file, chat, template)
+    return found.name, found.renderer()

@@ -54,7 +54,9 @@ def accelerate(tokenizer: AnyTokenizer, **settings: Any) -> AnyTokenizer:
 
     In a tokenizer that is written in Python around a ``tiktoken.Encoding``, such as
     Kimi's and those of older Qwens, the attribute that is the encoding gets a cache in
-    front.
+    front; a copy that makes an encoding of its own has none. Refused are the tokenizers
+    of mistral-common: they put their markers in as ids, so their texts have no
+    boundaries.
 
     Raises ``TypeError`` if the tokenizer is neither, and as `CachedTokenizer` does.
     """

@@ -1,0 +1,1 @@
+"""Run the suite under sanitizers and valgrind: see docs/robustness.md."""
