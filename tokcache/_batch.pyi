@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 from typing import final
 
-from tokcache._ids import TokenIds
+from tokcache._ids import JoinedIds, TokenIds
 from tokcache._walker import Plan, Walker
 
 @final
@@ -15,6 +15,11 @@ class Batch:
     def run_texts(self) -> list[str]: ...
     def feed(self, all_ids: Iterable[Iterable[int]], /) -> None: ...
     def complete(
-        self, texts: list[str], found: list[TokenIds], stop: int, special: bool, /
+        self,
+        texts: list[str],
+        found: list[TokenIds] | JoinedIds,
+        stop: int,
+        special: bool,
+        /,
     ) -> Plan | None: ...
     def serve(self, plan: Plan, i: int, /) -> bool: ...

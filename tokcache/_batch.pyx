@@ -2,16 +2,16 @@
 """What the texts of a batch lack, each piece once, to be encoded in one call."""
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from tokcache._counters cimport now_ns
-from tokcache._ids cimport TokenIds
+from tokcache._ids cimport JoinedIds, TokenIds, token_ids_uninitialised
 from tokcache._pieces cimport pieces_reserve, run
 from tokcache._scan cimport REFUSED
 from tokcache._text cimport text_equal, text_of, text_view
-from tokcache._trie cimport Trie, piece, walk
+from tokcache._trie cimport Trie, copy_path, piece, walk
 from tokcache._walker cimport TAKEN, Plan, Walker
 
 
@@ -232,40 +232,48 @@ cdef class Batch:
             raise ValueError("feed was given more ids than there are runs")
 
     def complete(
-        self, list texts not None, list found not None, Py_ssize_t stop, bint special, /
+        self, list texts not None, found not None, Py_ssize_t stop, bint special, /
     ):
         """Append to ``found`` the ids of the texts that follow, up to ``stop``.
 
-        Returns None, or the plan of the first text that lacks more than is here.
+        It is a list or a `JoinedIds`. Returns None, or the plan of the first text that
+        lacks more than is here.
         """
         cdef Walker walker = self.walker
+        cdef list each = None if isinstance(found, JoinedIds) else found
+        cdef JoinedIds joined = <JoinedIds> found if each is None else None
+        cdef Py_ssize_t at
+        cdef bint is_done
         cdef str text
-        cdef TokenIds ids
         cdef Plan plan
         if special and not walker.has_affixes:
             raise ValueError("the ids around a prompt are not known")
         stop = min(stop, len(texts))
-        while len(found) < stop:
-            text = _text_at(texts, len(found))
+        while True:
+            at = joined.n_texts if each is None else len(each)
+            if at >= stop:
+                return None
+            text = _text_at(texts, at)
             if self.scratch is None:
                 plan = Plan.__new__(Plan)
                 plan.walker = walker
                 self.scratch = plan
             with cython.critical_section(walker.trie):
-                ids = self._complete_one(text, len(found) - self.start, special)
+                is_done = self._complete_one(text, at - self.start, special, each, joined)
+            if is_done:
+                continue
+            plan = self.scratch
+            ids = None if plan.has_boundary else self.wholes.get(text)
             if ids is None:
-                plan = self.scratch
-                ids = None if plan.has_boundary else self.wholes.get(text)
-                if ids is None:
-                    self.scratch = None
-                    plan._note_untried()
-                    return plan
-                plan._finish_whole(ids)
-            found.append(ids)
-        return None
+                self.scratch = None
+                plan._note_untried()
+                return plan
+            found.append(plan._finish_whole(ids))
 
-    cdef TokenIds _complete_one(self, str text, Py_ssize_t number, bint special):
-        """Return a text's ids, or None: then the scratch plan lacks something.
+    cdef bint _complete_one(
+        self, str text, Py_ssize_t number, bint special, list each, JoinedIds joined
+    ) except -1:
+        """Append a text's ids to one of the two; false: the scratch plan lacks some.
 
         The lock is held, so nothing that other code could be run by is done here.
         """
@@ -273,25 +281,52 @@ cdef class Batch:
         cdef int64_t started = now_ns() if walker.tally.is_timed else 0
         cdef text_view view = text_of(text)
         cdef Plan plan = self.scratch
-        cdef Py_ssize_t i
-        cdef bint is_served
+        cdef TokenIds ids = None
+        cdef uint32_t* out
+        cdef int64_t n_own, n_ids
         cdef walk w
+        cdef bint is_hit
         walker.trie.walk(walker.root, walker.scanner, &view, &w, True)
-        if w.is_complete and w.position:
-            return walker._hit(&w, special, started, True)
-        plan._begin(text, &w, special, started)
+        is_hit = w.is_complete and w.position > 0
+        if is_hit:
+            n_own = <int64_t> w.reached.n_ids
+        else:
+            plan._begin(text, &w, special, started)
+            if not self._fill(plan, number):
+                plan._let_go()
+                return False
+            n_own = plan._weigh()
+        n_ids = n_own + walker._affix_length(special)
+        if joined is None:
+            ids = token_ids_uninitialised(n_ids)
+            out = ids.data
+        else:
+            out = joined.room(n_ids)
+        out = walker._put_around(out, n_own, special)
+        if is_hit:
+            copy_path(w.reached, out)
+            walker._count_hit(n_ids, started)
+        else:
+            plan._write(out)
+            plan._conclude()
+        if joined is None:
+            each.append(ids)
+        else:
+            joined.commit(n_ids)
+        return True
+
+    cdef bint _fill(self, Plan plan, Py_ssize_t number) except -1:
+        """Give a plan all that it lacks; false if that is not here, or is still to be tried."""
+        cdef Py_ssize_t i
         self._cut_again(plan, number)
         plan._find_known(True)
         plan._group()
-        is_served = plan.has_boundary and not plan._has_untried()
+        if not plan.has_boundary or plan._has_untried():
+            return False
         for i in range(plan.runs.n):
-            is_served = is_served and self._serve(plan, &plan.runs.items[i])
-        if not is_served:
-            plan._let_go()
-            return None
-        ids = plan._collected()
-        plan._conclude()
-        return ids
+            if not self._serve(plan, &plan.runs.items[i]):
+                return False
+        return True
 
     cdef int _cut_again(self, Plan plan, Py_ssize_t number) except -1:
         """Take the pieces of a text from when it was added, where it has the place."""

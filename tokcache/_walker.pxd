@@ -34,6 +34,7 @@ cdef class Walker:
     cdef TokenIds _hit(self, const walk* w, bint special, int64_t started, bint counts)
     cdef int _count_hit(self, int64_t n_ids, int64_t started) except -1
     cdef TokenIds _result(self, int64_t n_ids, bint special)
+    cdef uint32_t* _put_around(self, uint32_t* out, int64_t n_ids, bint special) noexcept nogil
     cdef int64_t _affix_length(self, bint special) noexcept nogil
 
 
@@ -76,6 +77,8 @@ cdef class Plan:
     cdef feed_status _feed(self, run* r, ids) except? WHOLE_TEXT
     cdef TokenIds _finish(self)
     cdef TokenIds _collected(self)
+    cdef int64_t _weigh(self) except -1
+    cdef void _write(self, uint32_t* out) noexcept nogil
     cdef int _conclude(self) except -1
     cdef TokenIds _finish_whole(self, TokenIds result)
     cdef bint _split(self, const run* r, int64_t start) noexcept

@@ -169,16 +169,19 @@ cdef class Walker:
         """Make a result with the affixes in place and ``n_ids`` ids still to fill."""
         cdef TokenIds ids
         ids = token_ids_uninitialised(n_ids + self._affix_length(special))
-        if special:
-            if self.n_before:
-                memcpy(ids.data, self.affixes, <size_t> self.n_before * 4)
-            if self.n_after:
-                memcpy(
-                    ids.data + self.n_before + n_ids,
-                    self.affixes + self.n_before,
-                    <size_t> self.n_after * 4,
-                )
+        self._put_around(ids.data, n_ids, special)
         return ids
+
+    cdef uint32_t* _put_around(self, uint32_t* out, int64_t n_ids, bint special) noexcept nogil:
+        """Write the affixes around the place for so many ids, and return that place."""
+        if not special:
+            return out
+        if self.n_before:
+            memcpy(out, self.affixes, <size_t> self.n_before * 4)
+            out += self.n_before
+        if self.n_after:
+            memcpy(out + n_ids, self.affixes + self.n_before, <size_t> self.n_after * 4)
+        return out
 
     def count_pass_through(self):
         """Count a call that went to the inner tokenizer without a lookup."""
@@ -546,12 +549,15 @@ cdef class Plan:
         return ids
 
     cdef TokenIds _collected(self):
-        """Return the ids of the whole text, and count how many of them were fed."""
-        cdef Walker walker = self.walker
+        cdef int64_t n_ids = self._weigh()
+        cdef TokenIds ids = self.walker._result(n_ids, self.special)
+        self._write(ids.data + (self.walker.n_before if self.special else 0))
+        return ids
+
+    cdef int64_t _weigh(self) except -1:
+        """Return how many ids the text itself has, and note how many of them were fed."""
         cdef int64_t total = self.n_matched
         cdef int64_t fresh = 0
-        cdef TokenIds ids
-        cdef uint32_t* out
         cdef Py_ssize_t i, k
         if not self.has_boundary:
             raise RuntimeError("a text without a boundary must be encoded whole")
@@ -562,8 +568,14 @@ cdef class Plan:
                 fresh += self.pieces.items[k].n_ids
         for k in range(self.pieces.n):
             total += self.pieces.items[k].n_ids
-        ids = walker._result(total, self.special)
-        out = ids.data + (walker.n_before if self.special else 0)
+        self.uncached_tokens = fresh
+        self.cached_tokens = total + self.walker._affix_length(self.special) - fresh
+        return total
+
+    cdef void _write(self, uint32_t* out) noexcept nogil:
+        """Write the text's own ids."""
+        cdef const piece* p
+        cdef Py_ssize_t k
         if self.n_matched:
             if self.is_held:
                 copy_path(self.reached.reached, out)
@@ -571,15 +583,10 @@ cdef class Plan:
                 memcpy(out, self.pool + self.matched_at, <size_t> self.n_matched * 4)
             out += self.n_matched
         for k in range(self.pieces.n):
-            if self.pieces.items[k].n_ids:
-                memcpy(
-                    out, self.pool + self.pieces.items[k].ids_at,
-                    <size_t> self.pieces.items[k].n_ids * 4,
-                )
-                out += self.pieces.items[k].n_ids
-        self.uncached_tokens = fresh
-        self.cached_tokens = ids.length - fresh
-        return ids
+            p = &self.pieces.items[k]
+            if p.n_ids:
+                memcpy(out, self.pool + p.ids_at, <size_t> p.n_ids * 4)
+                out += p.n_ids
 
     cdef int _conclude(self) except -1:
         """Link what is new and count the text. The lock is held until that comes."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import array
-import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tokcache._batch import Batch
-from tokcache._ids import TokenIds, joined
+from tokcache._ids import JoinedIds, TokenIds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from tokcache._walker import Plan
     from tokcache.state import State
+
+# What the ids of a batch, text by text, are put into.
+Found: TypeAlias = "list[TokenIds] | JoinedIds"
 
 # What one inner call is given at most, in characters: it keeps all cores busy, and
 # the ids of so many, as Python ints, are some hundred megabytes.
@@ -36,10 +37,12 @@ class FlatIds(NamedTuple):
     offsets: memoryview
 
 
-def flat_ids(found: Sequence[TokenIds]) -> FlatIds:
+def flat_ids(found: Iterable[TokenIds]) -> FlatIds:
     """Join the ids of many texts."""
-    offsets = array.array("q", itertools.accumulate(map(len, found), initial=0))
-    return FlatIds(joined(found), memoryview(offsets))
+    joined = JoinedIds()
+    for ids in found:
+        joined.append(ids)
+    return FlatIds(*joined.finish())
 
 
 class BatchIds:
@@ -69,11 +72,11 @@ class BatchIds:
         return self._batch.wholes.get(text)
 
     def is_current(self, state: State) -> bool:
-        """Tell whether this is of a state, and nothing has changed since it was made."""
+        """Tell whether this is of a state, and nothing has changed since then."""
         return state is self._state and self._is_current(state, self.change)
 
     def complete(
-        self, texts: list[str], found: list[TokenIds], stop: int, *, special: bool
+        self, texts: list[str], found: Found, stop: int, *, special: bool
     ) -> Plan | None:
         """Append to ``found`` the ids of the texts that follow, some of them at once.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from tokcache._ids import TokenIds
+from tokcache._ids import JoinedIds, TokenIds
 from tokcache._trie import Trie
 from tokcache.backends import backend_for
 from tokcache.batch import FlatIds, flat_ids
@@ -46,6 +46,9 @@ _SWITCHES = frozenset(
 # Attributes whose value is looked at in every call, so that setting one changes nothing
 # that is cached.
 _LIVE_STATE = frozenset({"encode_special_tokens"})
+
+# Characters that an id stands for, seldom less.
+CHARS_AN_ID = 2
 
 # What `count` takes to count messages.
 CHAT_OPTIONS = frozenset({"messages", "template", "tools", "add_generation_prompt"})
@@ -242,7 +245,14 @@ class CachedTokenizer(Flow):
             texts = [_exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
         if add_special_tokens is not True and add_special_tokens is not False:
             add_special_tokens = self._adds(add_special_tokens)
-        return self._encode_batch(call, texts, add_special_tokens)
+        found: list[TokenIds] = []
+        self._encode_batch(call, texts, add_special_tokens, found)
+        shape = call.padding()
+        if shape.pads and shape.pad_length is None:
+            # Also what passed through: it was padded to the longest of its part.
+            longest = max(map(len, found), default=0)
+            return [TokenIds(shape.padded(ids.tolist(), longest)) for ids in found]
+        return found
 
     def encode_batch_flat(
         self,
@@ -259,13 +269,20 @@ class CachedTokenizer(Flow):
         texts = _texts(input)
         if not set(map(type, texts)) <= {str}:
             texts = [_exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
-        found: list[Any] = self.encode_batch(
-            texts, add_special_tokens=add_special_tokens, **options
-        )
-        # With some options the answer is the inner tokenizer's, in a type of its own.
-        return flat_ids(
-            [ids if type(ids) is TokenIds else TokenIds(ids.ids) for ids in found]
-        )
+        call = self._call(None, False, options, is_batch=True)  # noqa: FBT003
+        if call is None or call.padding().pads:
+            found: list[Any] = self.encode_batch(
+                texts, add_special_tokens=add_special_tokens, **options
+            )
+            # With some options these are the tokenizer's, in a type of its own.
+            return flat_ids(
+                ids if type(ids) is TokenIds else TokenIds(ids.ids) for ids in found
+            )
+        if add_special_tokens is not True and add_special_tokens is not False:
+            add_special_tokens = self._adds(add_special_tokens)
+        joined = JoinedIds(sum(map(len, texts)) // CHARS_AN_ID)
+        self._encode_batch(call, texts, add_special_tokens, joined)
+        return FlatIds(*joined.finish())
 
     def encode_segments(
         self, segments: Iterable[EncodeSegment | tuple[str, bool]]

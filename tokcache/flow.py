@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tokcache._trie import Trie
     from tokcache.backends.shape import Shape
+    from tokcache.batch import Found
     from tokcache.observers import Observers
     from tokcache.shared import Membership
 
@@ -370,13 +371,13 @@ class Flow:
         call: Backend,
         texts: list[str],
         special: bool,  # noqa: FBT001 - as in _encode
-    ) -> list[TokenIds]:
-        """Return the ids of each text; what they lack is encoded together.
+        found: Found,
+    ) -> None:
+        """Put the ids of each text into ``found``; what they lack is encoded together.
 
         A text that fails does not keep the others from being cached; the error of the
         first is raised at the end, with its place as ``index``.
         """
-        found: list[TokenIds] = []
         failed: Exception | None = None
         stop = 0
         batch = None
@@ -400,19 +401,13 @@ class Flow:
                 found.append(NO_IDS)
         if failed is not None:
             raise failed
-        shape = call.padding()
-        if shape.pads and shape.pad_length is None:
-            # Also what passed through: it was padded to the longest of its part.
-            longest = max(map(len, found), default=0)
-            return [TokenIds(shape.padded(ids.tolist(), longest)) for ids in found]
-        return found
 
     def _encode_next(  # noqa: PLR0913, PLR0917 - one batch's facts
         self,
         call: Backend,
         state: State,
         texts: list[str],
-        found: list[TokenIds],
+        found: Found,
         stop: int,
         special: bool,  # noqa: FBT001 - as in _encode
         batch: BatchIds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import itertools
 import multiprocessing
 import os
 import signal
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokcache.batch import flat_ids
+from tokcache.batch import FlatIds, flat_ids
 from tokcache.cached import CachedTokenizer
 from tokcache.chat import ChatError
 from tokcache.cli.errors import UserError
@@ -19,7 +20,6 @@ from tokcache.cli.inputs import parse_line
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from tokcache._ids import TokenIds
     from tokcache.chat import Renderer
     from tokcache.cli.load import TokenizerFile
     from tokcache.cli.rendering import Rendering
@@ -77,20 +77,19 @@ class Encoder:
         ]
         outcomes = [self._text(line, where) for where, line in places]
         texts = [each for each in outcomes if isinstance(each, str)]
-        ids = iter(self._ids(texts))
-        found: list[TokenIds] = []
+        (ids, offsets), problems = self._ids(texts)
         bad: list[str] = []
+        n_texts = 0
         for (where, _), outcome in zip(places, outcomes, strict=True):
-            each = next(ids) if isinstance(outcome, str) else outcome
-            if isinstance(each, UserError):
-                bad.append(str(each))
-            elif isinstance(each, Exception):
-                bad.append(f"{where}: cannot be encoded: {each}")
-            else:
-                found.append(each)
+            if isinstance(outcome, UserError):
+                bad.append(str(outcome))
+                continue
+            if n_texts in problems:
+                bad.append(f"{where}: cannot be encoded: {problems[n_texts]}")
+            n_texts += 1
         return Encoded(
-            flat_ids(found).ids.tobytes(),
-            array.array("q", map(len, found)),
+            ids.tobytes(),
+            array.array("q", (b - a for a, b in itertools.pairwise(offsets))),
             bad,
             self._cached.cache_stats().cached_tokens - n_before,
         )
@@ -113,14 +112,15 @@ class Encoder:
         except ChatError as problem:
             return UserError(f"{where}: {problem}")
 
-    def _ids(self, texts: list[str]) -> Sequence[TokenIds | Exception]:
-        """Return the ids of each text, or why it has none."""
+    def _ids(self, texts: list[str]) -> tuple[FlatIds, dict[int, Exception]]:
+        """Return the ids of texts, and why some, by their places, have none."""
         flag = self._job.add_special_tokens
         try:
-            found: Any = self._cached.encode_batch(texts, add_special_tokens=flag)
+            return self._cached.encode_batch_flat(texts, add_special_tokens=flag), {}
         except Exception:  # noqa: BLE001 - whatever a tokenizer raises; told for each
-            found = [self._ids_or_problem(text) for text in texts]
-        return found  # type: ignore[no-any-return]
+            each = [self._ids_or_problem(text) for text in texts]
+        problems = {i: x for i, x in enumerate(each) if isinstance(x, Exception)}
+        return flat_ids(x for x in each if not isinstance(x, Exception)), problems
 
     def _ids_or_problem(self, text: str) -> Any:
         flag = self._job.add_special_tokens
