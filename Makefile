@@ -12,7 +12,7 @@ SOURCES := $(wildcard tokcache/*.pyx tokcache/*.pxd) setup.py
 CHECKED := tokcache tests benchmarks setup.py
 
 .PHONY: demo test test-all test-versions test-transformers check format bench bench-batch \
-  bench-hit-ratio bench-instructions bench-peers profile fuzz build clean
+  bench-hit-ratio bench-instructions bench-peers profile fuzz fuzz-keep build clean
 
 demo: build
 	PYTHON=$(PY) sh examples/demo.sh
@@ -75,9 +75,15 @@ bench-batch: build $(VENV)/.bench
 	$(PY) -m benchmarks.batch --json out/batch.json $(OPTIONS)
 	$(PY) -m benchmarks.encode_files --json out/encode_files.json $(FILES)
 
-# T seconds of random tokenizers and texts: cached ids against the tokenizer's own.
-fuzz: build
+# T seconds for each of four: the scanner, the trie and the whole, driven by libFuzzer, then
+# random tokenizers and texts, cached ids against the tokenizer's own.
+fuzz: build $(VENV)/.fuzz
+	PY=$(PY) sh tests/fuzz/guided.sh --seconds $(T)
 	$(PY) -m tests.fuzz.campaign --seconds $(T)
+
+# What was found by fuzzing, as few inputs as reach all of it, into tests/fuzz/corpus.
+fuzz-keep: build $(VENV)/.fuzz
+	PY=$(PY) sh tests/fuzz/guided.sh --keep
 
 build: $(VENV)/.built
 
@@ -92,6 +98,10 @@ $(VENV)/.installed: pyproject.toml requirements/tokenizer-files.txt
 # Apart from the rest: not all of these tools run on every Python that the suite does.
 $(VENV)/.lint: $(VENV)/.installed
 	$(PY) -m pip install --quiet --no-build-isolation --editable ".[lint]"
+	touch $@
+
+$(VENV)/.fuzz: $(VENV)/.installed
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[fuzz]"
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.installed

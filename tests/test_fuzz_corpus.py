@@ -1,0 +1,52 @@
+"""Run again what a fuzzer found; see that it finds what is planted."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fuzz.draws import Draws
+from tests.fuzz.harnesses import encode, scan, trie
+from tests.fuzz.inputs import kept_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HARNESSES = {"scan": scan.run, "trie": trie.run, "encode": encode.run}
+
+
+@pytest.fixture(autouse=True)
+def quick_panics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUST_BACKTRACE", "0")
+
+
+@pytest.mark.parametrize("name", HARNESSES)
+def test_kept_inputs_find_nothing(name: str) -> None:
+    inputs = kept_inputs(name)
+    assert len(inputs) > 10
+    for data in inputs:
+        HARNESSES[name](data)
+
+
+@pytest.mark.parametrize("run", HARNESSES.values(), ids=HARNESSES)
+def test_any_bytes_are_an_input(run: Callable[[bytes], None]) -> None:
+    for size in (0, 1, 30, 200):
+        run(Random(size).randbytes(size))
+
+
+def test_bytes_decide_what_is_drawn() -> None:
+    letters = Draws(b"\x05\x01\x02")
+    assert [letters.choice("abcdef") for _ in range(3)] == ["f", "b", "c"]
+    assert not letters
+    assert Draws(b"\x05\x01\x02").randrange(1 << 16) == 0x105
+    assert Draws(b"\x00\x80").random() == 0.5
+
+
+def test_behind_the_bytes_all_draws_are_alike() -> None:
+    first, second = Draws(b"a"), Draws(b"a")
+    drawn = [first.random() for _ in range(9)]
+    assert drawn == [second.random() for _ in range(9)]
+    assert len(set(drawn)) == 9
+    assert not first
