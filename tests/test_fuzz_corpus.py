@@ -1,4 +1,4 @@
-"""Run again what a fuzzer found; see that it finds what is planted."""
+"""Run again what a fuzzer found, without one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from tests.fuzz.draws import Draws
 from tests.fuzz.harnesses import encode, scan, trie
 from tests.fuzz.inputs import kept_inputs
+from tests.fuzz.mutants import MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,14 @@ def test_kept_inputs_find_nothing(name: str) -> None:
     assert len(inputs) > 10
     for data in inputs:
         HARNESSES[name](data)
+
+
+def test_kept_inputs_show_a_rule_that_is_off() -> None:
+    """A harness that fails at nothing proves nothing."""
+    anchorless = next(mutant for mutant in MUTANTS if "anchor" in mutant.name)
+    with anchorless(), pytest.raises(AssertionError, match=r"wanted \[\["):
+        for data in kept_inputs("encode"):
+            encode.run(data)
 
 
 @pytest.mark.parametrize("run", HARNESSES.values(), ids=HARNESSES)

@@ -75,7 +75,8 @@ class _Caller(Calls):
         self.draws = draws
         self.make_tries(_budgets(draws), hash_bits=draws.choice((64, 3, 0)))
         for _ in range(draws.randint(1, 3)):
-            flags = [draws.randrange(4) == 0 for _ in range(3)]
+            leaks, fuses, strips = (draws.randrange(4) == 0 for _ in range(3))
+            flags = leaks, fuses and not leaks, strips
             refuses = {draws.randrange(6)} if draws.randrange(4) == 0 else set()
             lane = self.open_root(_tokens(draws), flags, refuses)
             if _bool(draws):
