@@ -23,20 +23,24 @@ def quick_panics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUST_BACKTRACE", "0")
 
 
-@pytest.mark.parametrize("name", HARNESSES)
-def test_kept_inputs_find_nothing(name: str) -> None:
+def run_kept(name: str) -> int:
+    """Run all kept inputs of a harness; return how many there are."""
     inputs = kept_inputs(name)
-    assert len(inputs) > 10
     for data in inputs:
         HARNESSES[name](data)
+    return len(inputs)
+
+
+@pytest.mark.parametrize("name", HARNESSES)
+def test_kept_inputs_find_nothing(name: str) -> None:
+    assert run_kept(name) > 10
 
 
 def test_kept_inputs_show_a_rule_that_is_off() -> None:
     """A harness that fails at nothing proves nothing."""
     anchorless = next(mutant for mutant in MUTANTS if "anchor" in mutant.name)
     with anchorless(), pytest.raises(AssertionError, match=r"wanted \[\["):
-        for data in kept_inputs("encode"):
-            encode.run(data)
+        run_kept("encode")
 
 
 @pytest.mark.parametrize("run", HARNESSES.values(), ids=HARNESSES)
