@@ -14,7 +14,7 @@ CHECKED := tokcache tests benchmarks examples docs setup.py
 
 .PHONY: demo test test-all test-asan test-valgrind test-versions test-transformers check \
   docs format bench bench-batch \
-  bench-hit-ratio bench-instructions bench-peers profile fuzz build clean
+  bench-hit-ratio bench-instructions bench-peers profile fuzz fuzz-keep build clean
 
 demo: build
 	PYTHON=$(PY) sh examples/demo.sh
@@ -90,9 +90,15 @@ test-asan: build
 test-valgrind: build
 	$(PY) -m tests.sanitizers.watched valgrind $(OPTIONS)
 
-# T seconds of random tokenizers and texts: cached ids against the tokenizer's own.
-fuzz: build
+# T seconds for each of four: the scanner, the trie and the whole, driven by libFuzzer, then
+# random tokenizers and texts, cached ids against the tokenizer's own.
+fuzz: build $(VENV)/.fuzz
+	PY=$(PY) sh tests/fuzz/guided.sh --seconds $(T)
 	$(PY) -m tests.fuzz.campaign --seconds $(T)
+
+# What was found by fuzzing, as few inputs as reach all of it, into tests/fuzz/corpus.
+fuzz-keep: build $(VENV)/.fuzz
+	PY=$(PY) sh tests/fuzz/guided.sh --keep
 
 build: $(VENV)/.built
 
@@ -112,6 +118,10 @@ $(VENV)/.lint: $(VENV)/.installed
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(PY) -m pip install --quiet --no-build-isolation --editable ".[docs]"
+	touch $@
+
+$(VENV)/.fuzz: $(VENV)/.installed
+	$(PY) -m pip install --quiet --no-build-isolation --editable ".[fuzz]"
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.installed

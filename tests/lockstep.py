@@ -60,13 +60,17 @@ class ToyEncoder:
 
     ``leaks``: "!" gives the id of the first token. ``fuses``: a "?" swallows an added
     token just before it, so that the token's id is missing. ``strips``: spaces behind
-    an added token vanish.
+    an added token vanish. Not the first two together: an id that is missing and the
+    same id where it does not belong look right to whoever compares ids.
     """
 
     scanner: ReferenceScanner
     leaks: bool = False
     fuses: bool = False
     strips: bool = False
+
+    def __post_init__(self) -> None:
+        assert not (self.leaks and self.fuses)
 
     def __call__(self, text: str) -> list[int]:
         """Return the ids of a text."""

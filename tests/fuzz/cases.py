@@ -32,7 +32,7 @@ class Case:
     steps: tuple[Step, ...]
 
 
-def _options(rng: Random, tokens: Sequence[str]) -> dict[str, Any]:
+def draw_options(rng: Random, tokens: Sequence[str]) -> dict[str, Any]:
     """Draw the options of a cached tokenizer; a third have hardly any room."""
     options: dict[str, Any] = {}
     if chance(rng, 0.25):
@@ -54,10 +54,7 @@ def _steps(rng: Random, fragments: Fragments, *, normalizes: bool) -> Iterator[S
     """Draw what is done with a cached tokenizer, in order."""
     special = pick(rng, (2, 0.5), (1, 0.05), (1, 0.95))
     switches, adds = chance(rng, 0.05), chance(rng, 0.05)
-    # What must not be added in another case; None: nothing that is normalized at all.
-    forms = {token.lower() for token in fragments.tokens}
-    is_plain = not normalizes and len(forms) == len(fragments.tokens)
-    lowered = forms if is_plain else None
+    lowered = lowered_forms(fragments, normalizes=normalizes)
     texts: list[str] = []
     for _ in range(rng.randint(5, 60)):
         kind = pick(rng, (80, "encode"), (12, "count"), (5, "batch"), (1.5, "clear"))
@@ -71,10 +68,17 @@ def _steps(rng: Random, fragments: Fragments, *, normalizes: bool) -> Iterator[S
             state = rng.choice(("truncation", "padding", "plain"))
             yield Step(state, flag=chance(rng, 0.3))
         if adds and chance(rng, 0.15):
-            yield _change_of_tokens(rng, fragments, lowered)
+            yield change_of_tokens(rng, fragments, lowered)
 
 
-def _change_of_tokens(
+def lowered_forms(fragments: Fragments, *, normalizes: bool) -> set[str] | None:
+    """Return what must not be added in another case; None: nothing normalized."""
+    forms = {token.lower() for token in fragments.tokens}
+    is_plain = not normalizes and len(forms) == len(fragments.tokens)
+    return forms if is_plain else None
+
+
+def change_of_tokens(
     rng: Random, fragments: Fragments, lowered: set[str] | None
 ) -> Step:
     """Draw a token to add, mostly one that is there, or a change of the normalizer.
@@ -95,15 +99,10 @@ def _change_of_tokens(
     return Step("add", (content, " ".join(flags)))
 
 
-def draw_case(rng: Random, details: Random) -> Case:
-    """Draw a case; ``details`` is what vocabularies and merges are drawn from."""
-    tokenizer, fragments = random_tokenizer(rng, details)
-    options = _options(rng, fragments.tokens)
-    steps = _steps(rng, fragments, normalizes=tokenizer.normalizer is not None)
-    return Case(tokenizer.to_str(), options, tuple(steps))
-
-
 def random_case(seed: int, number: int) -> Case:
     """Draw a case; the same seed and number give the same one."""
     rng = Random(f"{seed}/{number}")
-    return draw_case(rng, rng)
+    tokenizer, fragments = random_tokenizer(rng)
+    options = draw_options(rng, fragments.tokens)
+    steps = _steps(rng, fragments, normalizes=tokenizer.normalizer is not None)
+    return Case(tokenizer.to_str(), options, tuple(steps))

@@ -461,7 +461,7 @@ def _fresh(rng: Random, fragments: Fragments) -> str:
     return text
 
 
-def _cut(rng: Random, fragments: Fragments, text: str) -> int:
+def place_to_cut(rng: Random, fragments: Fragments, text: str) -> int:
     """Choose where to cut a text: mostly right after one of the added tokens."""
     at = rng.randint(0, len(text))
     if fragments.tokens and chance(rng, 0.7):
@@ -480,8 +480,8 @@ def random_text(rng: Random, fragments: Fragments, earlier: Sequence[str] = ()) 
         # The newest texts most: what was evicted long ago says little.
         one = earlier[-1 - min(int(rng.expovariate(0.3)), len(earlier) - 1)]
         two = rng.choice(earlier)
-        head = one[: _cut(rng, fragments, one)]
-        rest = two[_cut(rng, fragments, two) :]
+        head = one[: place_to_cut(rng, fragments, one)]
+        rest = two[place_to_cut(rng, fragments, two) :]
         bent = _bent(rng, fragments.tokens, head)
         odd = rng.choice(SPACES + MARKS + CHARACTERS)
         middle = "".join(_chunk(rng, fragments) for _ in range(rng.randint(0, 4)))

@@ -1,4 +1,4 @@
-"""Keep the inputs that a fuzzer found: a file for each harness, a line for each input."""
+"""Keep the inputs that a fuzzer found: a file a harness, a line an input."""
 
 from __future__ import annotations
 
