@@ -1,7 +1,7 @@
 """Many threads on one cache, and on one store: ids, counters, bytes, and no deadlock.
 
-Threads switch as often as the interpreter lets them. A test that hangs writes where each
-thread stands, and fails.
+Threads switch as often as the interpreter lets them. A test that hangs writes where
+each thread stands, and fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tokenizers import Tokenizer
 
 from tests import data
 from tests.checks import InnerCalls
@@ -28,8 +27,11 @@ from tokcache.observers import publish_metrics
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from tokenizers import Tokenizer
+
     from tokcache import TokenIds
 
+STDERR = 2  # itself, whatever pytest has put in its place
 DEADLINE = 120.0  # seconds; the slowest takes a few where nothing else runs
 BUDGETS = {"tiny": (600, 4000), "large": (2**24, 2**26)}
 CALLS = 960  # by all threads of a test together
@@ -40,7 +42,7 @@ def eager_threads() -> Iterator[None]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     # If not even this thread gets its turn, nothing but leaving is left.
-    faulthandler.dump_traceback_later(2 * DEADLINE, exit=True, file=sys.__stderr__)
+    faulthandler.dump_traceback_later(2 * DEADLINE, exit=True, file=STDERR)
     yield
     faulthandler.cancel_dump_traceback_later()
     sys.setswitchinterval(before)
@@ -67,7 +69,7 @@ def in_threads(works: Sequence[Callable[[], object]]) -> None:
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     if any(thread.is_alive() for thread in threads):
-        faulthandler.dump_traceback(sys.__stderr__)
+        faulthandler.dump_traceback(STDERR)
         pytest.fail(f"not all threads ended within {DEADLINE} s")
     if errors:
         raise errors[0]
@@ -117,9 +119,9 @@ class Case:
                     # With one of more than 4 kB, which is encoded without the GIL.
                     yield data.render(self._family(), talk[:end])
             return
-        end, begin = ("|", "") if self.kind == "python" else ("</s>", "<s>")
+        stop, begin = ("|", "") if self.kind == "python" else ("</s>", "<s>")
         for i in range(40):
-            words = [f"{begin}{'hello' * (j % 4)}{i % 7}{end}" for j in range(i % 9)]
+            words = [f"{begin}{'hello' * (j % 4)}{i % 7}{stop}" for j in range(i % 9)]
             yield "".join(words) + "foo" * (i % 30)
 
     def ids(self, text: str) -> list[int]:
@@ -224,7 +226,7 @@ def traffic(callers: Sequence[Caller], *meanwhile: Callable[[], object]) -> None
 
     in_threads(
         [
-            *[lambda caller=caller: call(caller) for caller in callers],  # type: ignore[misc]
+            *[lambda caller=caller: call(caller) for caller in callers],
             *[until(ended, work, lambda: time.sleep(0.001)) for work in meanwhile],
         ]
     )
@@ -314,7 +316,9 @@ def test_one_store(budget: str, n_threads: int) -> None:
 def test_a_tokenizer_that_is_read_again_all_the_time(kind: str, shared: bool) -> None:
     """What an invalidation catches under way passes through, and is counted once."""
     case, told = Case(kind), Told()
-    store = {"cache": SharedTokenizerCache(), "namespace": b"a"} if shared else {}
+    store: dict[str, Any] = {}
+    if shared:
+        store = {"cache": SharedTokenizerCache(), "namespace": b"a"}
     cached = CachedTokenizer(case.build(), case.listed, **store, **told.settings())
     cached._counters.start_timing()
     callers = [Caller(i, case, cached) for i in range(8)]
@@ -399,9 +403,7 @@ def test_a_cache_without_a_tokenizer() -> None:
     case = Case("toy")
     level = L1Cache(2**20)
     raw: Tokenizer = case.build()
-    want = {
-        text: raw.encode(text, add_special_tokens=False).ids for text in case.texts
-    }
+    want = {text: raw.encode(text, add_special_tokens=False).ids for text in case.texts}
 
     def work(seed: int) -> None:
         source = random.Random(seed)
