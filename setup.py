@@ -4,7 +4,7 @@ Switches, all read from the environment:
 
 - ``TOKCACHE_DEBUG=1``: no optimisation, bounds checks, C asserts.
 - ``TOKCACHE_SANITIZE=1``: Address and UndefinedBehaviour sanitizers.
-- ``TOKCACHE_COVERAGE=1``: calls into libFuzzer that guide it; clang only (``CC=clang``).
+- ``TOKCACHE_COVERAGE=1``: calls that guide libFuzzer; clang only (``CC=clang``).
 - ``TOKCACHE_PROFILE=1``: frame pointers and symbols for perf.
 - ``TOKCACHE_NO_POLICY=1``: hits count nothing, to measure what counting costs.
 - ``TOKCACHE_PLANTED=1``: also the module whose faults every checker must see.
