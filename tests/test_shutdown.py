@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(autouse=True)
+def _no_leak_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What a thread that is left behind has at hand is lost, whoever watches the core.
+    options = os.environ.get("ASAN_OPTIONS")
+    if options is not None:
+        monkeypatch.setenv("ASAN_OPTIONS", f"{options}:detect_leaks=0")
+
+
 @pytest.mark.parametrize("scenario", endings.QUIET, ids=lambda each: each.__name__)
 def test_threads_are_left_behind(scenario: Callable[[], None]) -> None:
     for _ in range(2):  # where exactly they are then differs

@@ -4,6 +4,13 @@
 from libc.stdint cimport int32_t, uint32_t
 from libc.stdlib cimport free, malloc
 
+cdef extern from *:
+    """
+    /* Else the compiler sees that nobody reads what was written, and leaves it out. */
+    #define planted_keep(block) __asm__ volatile("" : : "r"(block) : "memory")
+    """
+    void planted_keep(void* block) noexcept
+
 
 cdef uint32_t* _made(Py_ssize_t n) except NULL:
     cdef uint32_t* block = <uint32_t*> malloc(<size_t> n * 4)
@@ -27,6 +34,7 @@ def write_beyond(Py_ssize_t n):
     """Write to the place behind the last one."""
     cdef uint32_t* block = _made(n)
     block[n] = 1
+    planted_keep(block)
     free(block)
 
 
