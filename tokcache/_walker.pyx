@@ -11,7 +11,7 @@ cimport cython
 from cpython.buffer cimport PyObject_CheckBuffer
 from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from tokcache._counters cimport Counters, counters_time, now_ns

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from tokcache._ids import JoinedIds, TokenIds
 from tokcache._trie import Trie
+from tokcache.arguments import exact_str, given, plain_ids, texts_of
 from tokcache.backends import backend_for
 from tokcache.batch import FlatIds, flat_ids
+from tokcache.batch_flow import BatchFlow
 from tokcache.budgets import (
     DEFAULT_MEMORY_BYTES,
     check_budgets,
     check_max_chars,
     check_share,
 )
-from tokcache.flow import Flow
+from tokcache.delegation import Delegation
 from tokcache.observers import Observers
 from tokcache.segments import EncodeSegment, as_segments
 from tokcache.shared import Membership, SharedTokenizerCache
@@ -28,24 +29,14 @@ from tokcache.stats import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from tokenizers import Encoding
     from typing_extensions import Self
 
     from tokcache.backends.base import Backend
     from tokcache.chat import Message, Renderer
     from tokcache.eligibility import Explanation
-
-# Methods of the inner tokenizer that change which ids a text has.
-_MUTATORS = frozenset(
-    {"add_special_tokens", "add_tokens", "train", "train_from_iterator"}
-)
-# Methods that switch a state which is looked at in every call.
-_SWITCHES = frozenset(
-    {"enable_padding", "enable_truncation", "no_padding", "no_truncation"}
-)
-# Attributes whose value is looked at in every call, so that setting one changes nothing
-# that is cached.
-_LIVE_STATE = frozenset({"encode_special_tokens"})
 
 # Characters that an id stands for, seldom less.
 CHARS_AN_ID = 2
@@ -54,7 +45,7 @@ CHARS_AN_ID = 2
 CHAT_OPTIONS = frozenset({"messages", "template", "tools", "add_generation_prompt"})
 
 
-class CachedTokenizer(Flow):
+class CachedTokenizer(Delegation, BatchFlow):
     """Wrap a tokenizer and remember what it has already tokenized.
 
     ``encode``, ``encode_batch`` and ``count`` answer from a trie of cached prefixes and
@@ -187,14 +178,14 @@ class CachedTokenizer(Flow):
             if call is None:
                 return self._inner.encode(  # type: ignore[no-any-return]
                     sequence,
-                    **_given(pair, is_pretokenized, add_special_tokens),
+                    **given(pair, is_pretokenized, add_special_tokens),
                     **options,
                 )
-            sequence = _exact_str(sequence, "sequence")
+            sequence = exact_str(sequence, "sequence")
             call.check_text(sequence)
             state = self._state_of(call)
         elif type(sequence) is not str:
-            sequence = _exact_str(sequence, "sequence")
+            sequence = exact_str(sequence, "sequence")
         if add_special_tokens is not True and add_special_tokens is not False:
             add_special_tokens = self._adds(add_special_tokens)
         return self._encode(state, sequence, add_special_tokens)
@@ -214,7 +205,7 @@ class CachedTokenizer(Flow):
         """
         from tokcache import aio  # noqa: PLC0415 - asyncio takes long to import
 
-        text = _exact_str(sequence, "sequence")
+        text = exact_str(sequence, "sequence")
         if add_special_tokens is None:
             add_special_tokens = self._backend.adds_special_tokens
         return await aio.encode(self, text, add_special_tokens, options)
@@ -231,7 +222,7 @@ class CachedTokenizer(Flow):
         A batch with pairs, pre-tokenized input or unknown options is the inner
         tokenizer's. Raises ``TypeError`` naming the first item that is not a str.
         """
-        texts = _texts(input)
+        texts = texts_of(input)
         are_plain = set(map(type, texts)) <= {str}
         has_pairs = not are_plain and any(
             isinstance(text, (tuple, list)) for text in texts
@@ -239,10 +230,10 @@ class CachedTokenizer(Flow):
         call = self._call(has_pairs or None, is_pretokenized, options, is_batch=True)
         if call is None:
             return self._inner.encode_batch(  # type: ignore[no-any-return]
-                texts, **_given(None, is_pretokenized, add_special_tokens), **options
+                texts, **given(None, is_pretokenized, add_special_tokens), **options
             )
         if not are_plain:
-            texts = [_exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
+            texts = [exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
         if add_special_tokens is not True and add_special_tokens is not False:
             add_special_tokens = self._adds(add_special_tokens)
         found: list[TokenIds] = []
@@ -266,9 +257,9 @@ class CachedTokenizer(Flow):
         ``int64``, one more than texts; text ``i`` has ``ids[offsets[i]:offsets[i+1]]``.
         Raises as `encode_batch`, and ``TypeError`` for what is no text.
         """
-        texts = _texts(input)
+        texts = texts_of(input)
         if not set(map(type, texts)) <= {str}:
-            texts = [_exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
+            texts = [exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
         call = self._call(None, False, options, is_batch=True)  # noqa: FBT003
         if call is None or call.padding().pads:
             found: list[Any] = self.encode_batch(
@@ -351,7 +342,7 @@ class CachedTokenizer(Flow):
 
                 sequence = rendered(sequence, options)
                 add_special_tokens = bool(add_special_tokens)
-            sequence = _exact_str(sequence, "sequence")
+            sequence = exact_str(sequence, "sequence")
             call = self._call(None, False, options)  # noqa: FBT003
             if call is None:
                 return len(
@@ -367,13 +358,13 @@ class CachedTokenizer(Flow):
 
     def decode(self, ids: Iterable[int], *args: Any, **options: Any) -> str:
         """Return the inner tokenizer's text for ``ids``."""
-        return self._inner.decode(_plain(ids), *args, **options)  # type: ignore[no-any-return]
+        return self._inner.decode(plain_ids(ids), *args, **options)  # type: ignore[no-any-return]
 
     def decode_batch(
         self, sequences: Iterable[Iterable[int]], *args: Any, **options: Any
     ) -> list[str]:
         """Return the inner tokenizer's text for each list of ids."""
-        plain = [_plain(ids) for ids in sequences]
+        plain = [plain_ids(ids) for ids in sequences]
         return self._inner.decode_batch(plain, *args, **options)  # type: ignore[no-any-return]
 
     def _adds(self, add_special_tokens: object) -> bool:
@@ -480,41 +471,6 @@ class CachedTokenizer(Flow):
             raise ValueError(msg)
         return self._state_of(call).explain()
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_inner" not in self.__dict__:
-            raise AttributeError(name)
-        value = getattr(self._inner, name)
-        if name not in _MUTATORS and name not in _SWITCHES:
-            return value
-
-        def change(*args: Any, **options: Any) -> Any:
-            # An encode that is under way notices, even if it is switched back.
-            with self._changing():
-                try:
-                    return value(*args, **options)
-                finally:
-                    if name in _MUTATORS:
-                        self._read_anew()
-
-        return change
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("_"):
-            object.__setattr__(self, name, value)
-            return
-        # Not yet there when a subclass sets a field before it calls the constructor.
-        inner = self.__dict__.get("_inner")
-        if not hasattr(type(inner), name) and name not in getattr(
-            inner, "__dict__", ()
-        ):
-            # A subclass may keep fields of its own.
-            object.__setattr__(self, name, value)
-            return
-        with self._changing():
-            setattr(self._inner, name, value)
-            if name not in _LIVE_STATE:
-                self._read_anew()
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle the tokenizer and the settings; what is cached stays here.
 
@@ -555,41 +511,3 @@ def _rebuild(
     made = cls.__new__(cls)
     CachedTokenizer.__init__(made, inner, special_tokens, **settings)
     return made
-
-
-def _given(
-    pair: Any,
-    is_pretokenized: bool,  # noqa: FBT001 - the inner signature
-    add_special_tokens: bool | None,  # noqa: FBT001 - the inner signature
-) -> dict[str, Any]:
-    """Return the arguments that are not what they are by default.
-
-    Not every library has them all.
-    """
-    given = {
-        "pair": pair,
-        "is_pretokenized": is_pretokenized or None,
-        "add_special_tokens": add_special_tokens,
-    }
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _texts(given: Any) -> list[Any]:
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        message = f"input must be a list of str, got {type(given).__name__}"
-        raise TypeError(message)
-    return list(given)
-
-
-def _exact_str(value: object, name: str) -> str:
-    """Return ``value`` as a str proper, or raise TypeError naming the argument."""
-    if type(value) is str:
-        return value
-    if isinstance(value, str):
-        return str.__str__(value)
-    message = f"{name} must be a str, got {type(value).__name__}"
-    raise TypeError(message)
-
-
-def _plain(ids: Iterable[int]) -> Any:
-    return ids.tolist() if isinstance(ids, TokenIds) else ids

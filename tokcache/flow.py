@@ -10,7 +10,6 @@ from tokcache._counters import Counters
 from tokcache._ids import TokenIds
 from tokcache._walker import Plan, Walker
 from tokcache.backends.base import Backend
-from tokcache.batch import BatchIds
 from tokcache.locks import Lock
 from tokcache.state import Root, State
 
@@ -19,15 +18,12 @@ if TYPE_CHECKING:
 
     from tokcache._trie import Trie
     from tokcache.backends.shape import Shape
-    from tokcache.batch import Found
+    from tokcache.batch import BatchIds
     from tokcache.observers import Observers
     from tokcache.shared import Membership
 
 # Modes (tiktoken: sets of allowed special tokens) that one wrapper remembers at once.
 MAX_MODES = 64
-
-# Stands for the ids of a text of a batch that failed.
-NO_IDS = TokenIds()
 
 
 class Flow:
@@ -363,80 +359,6 @@ class Flow:
         except Exception:
             state.backend.encode_whole(text, special)
             raise
-
-    # -- many texts -------------------------------------------------------------------
-
-    def _encode_batch(
-        self,
-        call: Backend,
-        texts: list[str],
-        special: bool,  # noqa: FBT001 - as in _encode
-        found: Found,
-    ) -> None:
-        """Put the ids of each text into ``found``; what they lack is encoded together.
-
-        A text that fails does not keep the others from being cached; the error of the
-        first is raised at the end, with its place as ``index``.
-        """
-        failed: Exception | None = None
-        stop = 0
-        batch = None
-        while len(found) < len(texts):
-            change = self._change  # read before the state that it is compared for
-            state = self._state_of(call)
-            if len(found) == stop:
-                batch = BatchIds(state, change, self._is_current)
-                stop = batch.gather(
-                    texts,
-                    stop,
-                    special=special,
-                    is_cached=self._is_cached(state, special),
-                )
-            try:
-                self._encode_next(call, state, texts, found, stop, special, batch)
-            except Exception as error:  # noqa: BLE001 - the first is raised below
-                if failed is None:
-                    failed = error
-                    failed.index = len(found)  # type: ignore[attr-defined]
-                found.append(NO_IDS)
-        if failed is not None:
-            raise failed
-
-    def _encode_next(  # noqa: PLR0913, PLR0917 - one batch's facts
-        self,
-        call: Backend,
-        state: State,
-        texts: list[str],
-        found: Found,
-        stop: int,
-        special: bool,  # noqa: FBT001 - as in _encode
-        batch: BatchIds,
-    ) -> None:
-        """Append to ``found`` the ids of the text that follows, or of some."""
-        text = texts[len(found)]
-        call.check_text(text)
-        if (
-            self._is_watched
-            or not batch.is_current(state)
-            or self._goes_aside(state, text, special)
-            or state.backend.is_stale(0)
-        ):
-            found.append(self._encode(state, text, special, batch))
-            return
-        if self._checks_text or self._max_chars is not None:
-            stop = len(found) + 1
-        plan = batch.complete(texts, found, stop, special=special)
-        if plan is not None:
-            text = texts[len(found)]
-            found.append(self._complete(state, plan, text, special, batch))
-
-    def _is_cached(self, state: State, special: bool) -> bool:  # noqa: FBT001
-        """Tell whether texts do not just pass through as things are now."""
-        if state.root.off is not None or (special and not state.walker.has_affixes):
-            return False
-        if state.backend.bypass_reason() is None:
-            return True
-        return state.backend.shape(special) is not None
 
     # -- watching ---------------------------------------------------------------------
 
