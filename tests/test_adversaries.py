@@ -221,8 +221,8 @@ def test_nothing_told_of_a_namespace_follows_from_another(
                 None,
                 store,
                 name,
-                on_hit=lambda seen=seen: seen.append("hit"),  # type: ignore[misc]
-                on_miss=lambda seen=seen: seen.append("miss"),  # type: ignore[misc]
+                on_hit=lambda seen=seen: seen.append("hit"),
+                on_miss=lambda seen=seen: seen.append("miss"),
                 on_tokens=seen.append,
             )
             for name, seen in ((b"mine", told), (b"theirs", []))
