@@ -14,7 +14,8 @@ CHECKED := tokcache tests benchmarks examples docs setup.py
 
 .PHONY: demo test test-all test-asan test-valgrind test-versions test-transformers check \
   docs format bench bench-batch \
-  bench-hit-ratio bench-instructions bench-peers profile fuzz fuzz-keep build clean
+  bench-hit-ratio bench-instructions bench-peers bench-adversaries soak profile fuzz \
+  fuzz-keep build clean
 
 demo: build
 	PYTHON=$(PY) sh examples/demo.sh
@@ -73,6 +74,16 @@ profile: build
 # Hits by memory budget on real traces, beside other ways to cache; takes minutes.
 bench-hit-ratio: build $(VENV)/.bench
 	$(PY) -m benchmarks.hit_ratio $(HIT_RATIO)
+
+# Time per byte of hostile texts at growing sizes: a table, out/adversaries.json.
+bench-adversaries: build
+	$(PY) -m benchmarks.adversaries --json out/adversaries.json $(OPTIONS)
+
+# REQUESTS requests from two threads: out/soak.png, out/soak.json. Fails if the process grows
+# by more than 2 % once it is warm, or if anything is wrong.
+REQUESTS ?= 10000000
+soak: build
+	$(PY) -m benchmarks.soak --requests $(REQUESTS) $(OPTIONS)
 
 # Batches against the batch calls of other libraries, then files: out/batch.json,
 # out/encode_files.json. OPTIONS="--rounds 5" and such go to the first,

@@ -267,6 +267,7 @@ def test_one_cache(kind: str, budget: str, n_threads: int) -> None:
         **told.settings(),
     )
     registry = prometheus.CollectorRegistry()
+    trie = cached._trie
     publish_metrics(cached, registry=registry)
     callers = [Caller(i, case, cached) for i in range(n_threads)]
 
@@ -276,9 +277,9 @@ def test_one_cache(kind: str, budget: str, n_threads: int) -> None:
         assert stats.resident_bytes <= resident
         assert b"tokcache_requests_total" in prometheus.generate_latest(registry)
 
-    traffic(callers, cached.clear_cache, cached._trie.check, look)
+    traffic(callers, cached.clear_cache, trie.check, trie.leaves, trie.residents, look)
     assert_exact(callers, told, passes=False)
-    cached._trie.check()
+    trie.check()
 
 
 @pytest.mark.parametrize("n_threads", [8, 32])

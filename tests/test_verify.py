@@ -255,7 +255,8 @@ def test_what_is_logged_of_a_broken_tokenizer(
         for _ in range(100):
             assert cached.encode(text) == new
             assert cached.count(text) == len(new)
-            assert cached.encode_batch([text, text]) == [new, new]
+            batch: list[Any] = cached.encode_batch([text, text])
+            assert batch == [new, new]
     [record] = caplog.records
     assert (record.name, record.levelname) == ("tokcache", "WARNING")
     assert record.exc_info is None

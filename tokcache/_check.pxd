@@ -17,16 +17,13 @@ from tokcache._store cimport (
 from tokcache._trie cimport NO_TOKEN, trie
 
 
+cdef extern from *:
+    str PyUnicode_FromKindAndData(int kind, const void* data, Py_ssize_t length)
+
+
 cdef inline str stored_text(segment* s):
-    if s.kind == 1:
-        return (<const char*> segment_text(s))[: s.length].decode("latin-1")
-    if s.kind == 2:
-        return (<const char*> segment_text(s))[: s.length * 2].decode(
-            "utf-16-le", "surrogatepass"
-        )
-    return (<const char*> segment_text(s))[: s.length * 4].decode(
-        "utf-32-le", "surrogatepass"
-    )
+    # Not a codec: those are Python code, in which the trie's lock may be let go.
+    return PyUnicode_FromKindAndData(s.kind, segment_text(s), s.length)
 
 
 cdef inline int check_invariants(trie* t) except -1:

@@ -116,7 +116,9 @@ class SharedTokenizerCache:
         """Drop what is cached in one namespace, or all; not counted as evictions.
 
         What an encode that runs meanwhile would have added is not added. A namespace
-        that no wrapper is left of is forgotten.
+        that no wrapper is left of is forgotten. Linear in what is dropped and in the
+        leaves of all namespaces, some nanoseconds each, during which no other call
+        gets through.
         """
         with self._lock:
             if namespace is None:
