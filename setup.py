@@ -46,7 +46,11 @@ if switched("SANITIZE"):
 
 if switched("COVERAGE"):
     # Cython adds 0 to the NULL that stands for no arguments, which only clang minds.
-    compile_args += ["-fsanitize=fuzzer-no-link", "-fno-sanitize=pointer-overflow", "-g"]
+    compile_args += [
+        "-fsanitize=fuzzer-no-link",
+        "-fno-sanitize=pointer-overflow",
+        "-g",
+    ]
 
 names = [
     f"tokcache.{name}"
