@@ -372,3 +372,12 @@ def test_a_rejected_run_takes_back_what_was_fed(bad: list[int]) -> None:
             plan.finish()
     both.finish(pending)
     both.compare()
+
+
+def test_a_known_piece_may_have_no_ids() -> None:
+    """Nor has its plan any memory for ids yet; the sanitizers mind a copy into that."""
+    both = Lockstep(UNBOUNDED, UNBOUNDED)
+    lane = both.open_root(PLAIN, False, False, True)
+    both.encode(lane, "a# ")
+    both.encode(lane, "b# ")
+    both.compare()

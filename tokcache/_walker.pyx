@@ -371,9 +371,11 @@ cdef class Plan:
             if not copies:
                 continue
             self._reserve(found.n_ids)
-            memcpy(
-                self.pool + self.pool_used, segment_ids(found), <size_t> found.n_ids * 4
-            )
+            if found.n_ids:
+                memcpy(
+                    self.pool + self.pool_used, segment_ids(found),
+                    <size_t> found.n_ids * 4,
+                )
             p.ids_at = self.pool_used
             p.n_ids = found.n_ids
             self.pool_used += found.n_ids
@@ -426,7 +428,8 @@ cdef class Plan:
         if isinstance(ids, TokenIds) or PyObject_CheckBuffer(ids):
             ready = ids if isinstance(ids, TokenIds) else TokenIds(ids)
             self._reserve(ready.length)
-            memcpy(self.pool + start, ready.data, <size_t> ready.length * 4)
+            if ready.length:
+                memcpy(self.pool + start, ready.data, <size_t> ready.length * 4)
             self.pool_used += ready.length
             return start
         items = ids if isinstance(ids, list) else list(ids)

@@ -158,7 +158,7 @@ MUTANTS = (
     Mutant(
         "new tokens are not noticed",
         {
-            "tokcache.cached._MUTATORS": frozenset(),
+            "tokcache.delegation._MUTATORS": frozenset(),
             BACKEND + "TokenizersBackend.is_stale": lambda *_: False,
         },
     ),
