@@ -8,14 +8,18 @@ import pickle
 import threading
 import traceback
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from tests.encoding_runs import build, make_texts
 from tests.isolated.children import exit_code
 from tests.isolated.traffic import Plain
 from tokcache import CachedTokenizer, L1Cache, SharedTokenizerCache, TokenIds
+from tokcache.locks import _every_lock
+from tokcache.observers import publish_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,10 +75,16 @@ def test_a_child_finds_every_lock_free() -> None:
     cache = SharedTokenizerCache()
     cached = CachedTokenizer.with_cache(build(), None, cache, b"one")
     level = L1Cache(2**20)
+    registry = CollectorRegistry()
+    publish_metrics(cached, registry=registry)
+    locks = list(_every_lock)
+    assert {cache._lock, cached._install, level._lock} < set(locks)
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with cache._lock, cached._install, level._lock:
+        with ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
             held.set()
             done.wait(60)
 
@@ -87,6 +97,8 @@ def test_a_child_finds_every_lock_free() -> None:
         level.insert_at_boundaries(KNOWN, build())
         assert level.longest_prefix_match(KNOWN + "more") is not None
         cache.clear()
+        publish_metrics(cached, model="again", registry=registry)
+        assert b'model="again"' in generate_latest(registry)
 
     thread = threading.Thread(target=hold)
     thread.start()

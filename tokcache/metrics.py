@@ -7,7 +7,6 @@ scrapes see files only, a thread writes what has changed at most every 100 ms.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import Counter as Sums
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +21,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.utils import floatToGoString
 
 from tokcache._counters import BUCKET_SECONDS
+from tokcache.locks import Lock
 from tokcache.shared import SharedTokenizerCache
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class CacheCollector:
 
     def __init__(self) -> None:
         self._sources: dict[int, Source] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def add(self, cached: CachedTokenizer, model: str) -> None:
         """Publish a wrapper; one that is published already gets other labels."""
@@ -193,10 +193,6 @@ class CacheCollector:
         """Return what is read at a scrape."""
         with self._lock:
             return list(self._sources.values())
-
-    def forget_locks(self) -> None:
-        """Be usable in the child of a fork, whoever held the lock at that time."""
-        self._lock = threading.Lock()
 
     def describe(self) -> Iterator[Metric]:
         """Name the metrics, so that a registry need not collect to know them."""
@@ -236,7 +232,7 @@ def _running(counts: Sequence[int]) -> Iterator[int]:
 
 _collectors: weakref.WeakKeyDictionary[CollectorRegistry, CacheCollector]
 _collectors = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def publish(

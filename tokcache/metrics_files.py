@@ -83,7 +83,6 @@ class Publisher:
         self._lock.release()
 
     def _start_in_child(self) -> None:
-        self._collector.forget_locks()
         self._start()
         with self._lock:
             self._written, self._timed = read(self._collector.sources())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer
 
 from tokcache.cached import CachedTokenizer
+from tokcache.locks import Lock
 from tokcache.transformers.encoding import CachedEncoding, Pads
 from tokcache.transformers.twin import Twin
 
@@ -74,7 +74,7 @@ class Hook:
         self._backend: Tokenizer | None = backend
         self._settings = dict(settings)
         self._encode_batch = partial(Tokenizer.encode_batch, backend)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._has_changed = False
         twin = Twin(backend)
         self.cached = CachedTokenizer(twin.bare, **self._settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
@@ -13,6 +12,7 @@ from tokcache.backends.conflicts import conflicts
 from tokcache.backends.copies import bare_copy, listed_tokens
 from tokcache.backends.tokenizers import TokenizersBackend
 from tokcache.eligibility import Contents
+from tokcache.locks import Lock
 from tokcache.transformers.encoding import Around
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Twin:
         self._content = _content(tokenizer)
         self._tokenizer = tokenizer
         self._shaped: Tokenizer | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def is_like(self, tokenizer: Tokenizer) -> bool:
         """Tell whether the tokenizer has the parts that it had (some 5 µs)."""
