@@ -267,7 +267,8 @@ class CachedTokenizer(Delegation, BatchFlow):
             )
             # With some options these are the tokenizer's, in a type of its own.
             return flat_ids(
-                ids if type(ids) is TokenIds else TokenIds(ids.ids) for ids in found
+                ids if type(ids) is TokenIds else TokenIds(getattr(ids, "ids", ids))
+                for ids in found
             )
         if add_special_tokens is not True and add_special_tokens is not False:
             add_special_tokens = self._adds(add_special_tokens)
