@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 # Nothing is fetched: a link to elsewhere is only compared with these.
-HOSTS = {"keepachangelog.com", "semver.org", "cibuildwheel.pypa.io"}
+HOSTS = {"cibuildwheel.pypa.io", "github.com", "keepachangelog.com", "semver.org"}
 
 # The packages and modules whose public names the reference has.
 DOCUMENTED = (
