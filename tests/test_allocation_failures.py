@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.allocator import Allocator, run_with_own_allocator
 from tokcache._batch import Batch
-from tokcache._ids import TokenIds
+from tokcache._ids import JoinedIds, TokenIds
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
 from tokcache._walker import Plan, Walker
@@ -74,6 +74,27 @@ class Cache:
         assert batch.complete(TEXTS, found, len(TEXTS), False) is None
         assert found == [ids_of(text) for text in TEXTS]
 
+    def encode_into_one_buffer(self) -> None:
+        """Let the compiled flow and `append` write into one buffer, which grows."""
+        batch = self.gathered()
+        joined = JoinedIds(1)
+        assert batch.complete(TEXTS, joined, len(TEXTS), False) is None
+        for text in TEXTS:
+            n_texts = len(joined)
+            try:
+                joined.append(TokenIds(ids_of(text)))
+            except MemoryError:
+                assert len(joined) == n_texts
+                raise
+        expected = [ids_of(text) for text in TEXTS * 2]
+        try:
+            ids, offsets = joined.finish()
+        except MemoryError:
+            assert len(joined) == len(expected)  # nothing was taken out
+            raise
+        assert ids == [one for each in expected for one in each]
+        assert offsets.tolist() == [0, *itertools.accumulate(map(len, expected))]
+
     def serve_each(self) -> None:
         batch = self.gathered()
         for text in TEXTS:
@@ -111,6 +132,8 @@ class Cache:
             self.prefix,
             self.walker.drop,
             self.encode_together,
+            self.walker.drop,
+            self.encode_into_one_buffer,
             self.walker.drop,
             self.serve_each,
             self.trie.clear,

@@ -39,6 +39,14 @@ def test_ids_come_back_as_they_went_in(ids: list[int]) -> None:
     assert token_ids.tobytes() == array.array("I", ids).tobytes()
 
 
+def test_arrays_of_any_byte_order_and_shape_are_ids_or_a_type_error() -> None:
+    assert TokenIds(np.array([1, MAX], dtype=">u4")) == [1, MAX]
+    assert TokenIds(np.array([1, 2], dtype=">i8")) == [1, 2]
+    for odd in (np.array([1.5], dtype=">f4"), np.array(3), np.array([[1, 2]])):
+        with pytest.raises(TypeError):
+            TokenIds(odd)
+
+
 def test_each_list_is_new() -> None:
     token_ids = TokenIds([1, 2])
     token_ids.ids.append(3)

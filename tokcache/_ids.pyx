@@ -18,6 +18,7 @@ import sys
 
 cdef extern from *:
     object PyLong_FromUnsignedLong(unsigned long value)
+    const Py_ssize_t PY_SSIZE_T_MAX
     bint PyLong_CheckExact(object value) noexcept
     PyObject* PyList_GET_ITEM(object items, Py_ssize_t i) noexcept
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
@@ -131,8 +132,12 @@ cdef class TokenIds:
             if view.format == "I" and view.itemsize == 4 and view.ndim == 1:
                 raw = view.tobytes()
                 _fill_from_bytes(self, <const char*> raw, len(raw) // 4)
-            else:
-                _fill_from_items(self, view.tolist())
+                return
+            try:
+                items = view.tolist()
+            except NotImplementedError:  # a format that only the object itself reads
+                items = ids
+        _fill_from_items(self, items)
 
     def __dealloc__(self):
         free(self.data)
@@ -269,7 +274,7 @@ cdef class JoinedIds:
     def __cinit__(self, Py_ssize_t expected=0, /):
         # Pages are not there before they are written to, so more than enough costs
         # nothing; and if it cannot be had, it grows.
-        if expected > 0:
+        if 0 < expected <= PY_SSIZE_T_MAX // 4:
             self.data = <uint32_t*> malloc(<size_t> expected * 4)
             self.size = expected if self.data != NULL else 0
 
