@@ -100,3 +100,49 @@ def test_a_field_set_before_the_constructor_is_kept(
     assert type(copied) is Tagged
     assert copied.tag == "tenant"
     assert_same(copied, build(), TEXTS[0])
+
+
+class Slotted(CachedTokenizer):
+    """Keep fields of all kinds, some set before there is a tokenizer."""
+
+    __slots__ = ("__hidden", "limit", "unset")
+
+    def __init__(self, inner: Tokenizer) -> None:
+        self._early = "early"
+        self.limit = 7
+        super().__init__(inner)
+        self._late = ["late"]
+        self.__hidden = "slot"
+
+    def fields(self) -> list[Any]:
+        return [self._early, self._late, self.limit, self.__hidden]
+
+
+class Twice(Slotted):
+    """Have a slot of its own, and a name that is taken in the class below."""
+
+    __slots__ = ("__hidden",)
+
+    def __init__(self, inner: Tokenizer) -> None:
+        super().__init__(inner)
+        self.__hidden = "another"
+
+    def fields(self) -> list[Any]:
+        return [*super().fields(), self.__hidden]
+
+
+@pytest.mark.parametrize("make", COPIES, ids=["copy", "deepcopy", "pickle"])
+@pytest.mark.parametrize("kind", [Slotted, Twice])
+def test_private_fields_and_slots_are_copied(
+    make: Callable[[Any], Any], kind: type[Slotted]
+) -> None:
+    cached = kind(build())
+    cached.encode(TEXTS[0])
+    copied = make(make(cached))
+    assert type(copied) is kind
+    assert copied.fields() == cached.fields()
+    assert not hasattr(copied, "unset")
+    assert copied.cache_stats().entries == 0
+    copied._late.append("its own list" if make is not copy.copy else "the same list")
+    assert (copied._late == cached._late) is (make is copy.copy)
+    assert_same(copied, build(), TEXTS[0])

@@ -27,6 +27,7 @@ from tokcache.stats import (
     L1CacheStats,
     named_usage,
 )
+from tokcache.subclass_fields import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -96,6 +97,7 @@ class CachedTokenizer(Delegation, BatchFlow):
         on_miss: CacheEventFn | None = None,
         on_tokens: CacheTokenUsageFn | None = None,
     ) -> None:
+        before = set(self.__dict__)  # a subclass's
         membership = None
         max_chars = check_max_chars(max_chars)
         if cache is None:
@@ -130,6 +132,7 @@ class CachedTokenizer(Delegation, BatchFlow):
             verify=check_share("verify", verify),
             observers=Observers(on_hit, on_miss, on_tokens),
         )
+        self._own_fields = frozenset({*self.__dict__, "_own_fields"} - before)
 
     @classmethod
     def with_cache(
@@ -475,7 +478,8 @@ class CachedTokenizer(Delegation, BatchFlow):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle the tokenizer and the settings; what is cached stays here.
 
-        A copy in this process uses the same shared cache, if there is one.
+        A copy in this process uses the same shared cache, if there is one. The fields
+        of a subclass go with it, those in ``__slots__`` too.
         """
         settings: dict[str, Any] = {
             "extend_on_hit": self._extend_on_hit,
@@ -492,9 +496,8 @@ class CachedTokenizer(Delegation, BatchFlow):
         else:
             settings["cache"] = self._membership.cache
             settings["namespace"] = self._membership.given
-        fields = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
         made_from = (type(self), self._inner, self._special_tokens, settings)
-        return _rebuild, made_from, fields
+        return _rebuild, made_from, fields_of(self, self._own_fields)
 
     def __repr__(self) -> str:
         state = self.__dict__.get("_state")
