@@ -64,6 +64,14 @@ def test_a_jinja_template_and_a_renderer() -> None:
     ) == len(build().encode(text, add_special_tokens=False).ids)
 
 
+@pytest.mark.parametrize("template", ["qwen3", JINJA])
+def test_messages_may_come_one_after_another(template: str) -> None:
+    cached = CachedTokenizer(build())
+    settings: dict[str, Any] = {"template": template, "tools": TOOLS}
+    want = cached.count(messages=MESSAGES, **settings)
+    assert cached.count(messages=iter(MESSAGES), **settings) == want
+
+
 def test_special_tokens_are_added_if_asked_for() -> None:
     """A template writes its own, so by default they are not, as in transformers."""
     cached = CachedTokenizer(build())
@@ -105,6 +113,9 @@ def test_a_history_that_is_trimmed() -> None:
         ({"tools": TOOLS}, "sequence must be a str, or messages"),
         ({"messages": MESSAGES}, "needs a template"),
         ({"messages": "hello", "template": "qwen3"}, "got str"),
+        ({"messages": MESSAGES[0], "template": "qwen3"}, "got dict"),
+        ({"messages": 5, "template": "qwen3"}, "got int"),
+        ({"messages": MESSAGES, "template": 5}, "method render, got int"),
     ],
 )
 def test_what_is_to_be_counted_must_be_clear(
@@ -122,6 +133,9 @@ def test_what_is_to_be_counted_must_be_clear(
         ({"messages": MESSAGES, "template": "no such format"}, "unknown chat format"),
         ({"messages": MESSAGES, "template": "{% if %}"}, "line 1"),
         ({"messages": [{"role": "x"}], "template": "qwen3"}, "no role 'x'"),
+        ({"messages": [*MESSAGES, 1], "template": "qwen3"}, "message 4 is not"),
+        ({"messages": ["hello"], "template": "qwen3", "tools": TOOLS}, "message 1"),
+        ({"messages": [1], "template": "{{ messages[0].role.x }}"}, "no attribute"),
         (
             {"messages": MESSAGES, "template": "{{ raise_exception('no') }}"},
             "no",

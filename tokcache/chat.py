@@ -89,6 +89,10 @@ class ChatFormat:
         Tools follow the system message's content, one JSON object a line. Tool calls
         follow the assistant's content.
         """
+        for index, message in enumerate(messages):
+            if not isinstance(message, Mapping):
+                error = f'message {index + 1} is not an object with a "role"'
+                raise ChatError(error)
         if tools:
             messages = _with_tools(messages, tools)
         parts = [self.bos]
@@ -285,6 +289,8 @@ def _text_of_part(part: object) -> str:
 
 
 def _with_decoded_arguments(message: Message) -> Message:
+    if not isinstance(message, Mapping):  # a template can read any object
+        return message
     calls = message.get("tool_calls")
     if not isinstance(calls, Sequence):
         return message

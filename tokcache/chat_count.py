@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +22,9 @@ def rendered(sequence: str | None, options: dict[str, Any]) -> str:
         raise TypeError("count takes a text, or messages with what belongs to them")
     if messages is None:
         raise TypeError("sequence must be a str, or messages and a template given")
-    if isinstance(messages, (str, bytes)):
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(
+        messages, Iterable
+    ):
         msg = f"messages must be a list of messages, got {type(messages).__name__}"
         raise TypeError(msg)
     if template is None:
@@ -29,8 +32,14 @@ def rendered(sequence: str | None, options: dict[str, Any]) -> str:
             "count needs a template for messages: the name of a format, a Jinja chat "
             "template, or what has a method render"
         )
+    if not isinstance(template, str) and not hasattr(template, "render"):
+        msg = (
+            "template must be the name of a format, a Jinja chat template, or have a "
+            f"method render, got {type(template).__name__}"
+        )
+        raise TypeError(msg)
     return render(
-        messages,
+        list(messages),
         _compiled(template)
         if isinstance(template, str) and is_jinja(template)
         else template,
