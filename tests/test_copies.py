@@ -10,7 +10,7 @@ import pytest
 
 from tests.checks import assert_same
 from tests.toys import special, toy
-from tokcache import CachedTokenizer
+from tokcache import CachedTokenizer, FlatIds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +100,18 @@ def test_a_field_set_before_the_constructor_is_kept(
     assert type(copied) is Tagged
     assert copied.tag == "tenant"
     assert_same(copied, build(), TEXTS[0])
+
+
+@pytest.mark.parametrize("make", COPIES, ids=["copy", "deepcopy", "pickle"])
+@pytest.mark.parametrize("texts", [[], [""], TEXTS])
+def test_the_ids_of_a_batch_are_copied(
+    make: Callable[[Any], Any], texts: list[str]
+) -> None:
+    flat = CachedTokenizer(build()).encode_batch_flat(texts)
+    made = make(flat)
+    assert type(made) is FlatIds
+    assert made == flat
+    assert (made.offsets.format, made.offsets.readonly) == ("q", True)
 
 
 class Slotted(CachedTokenizer):

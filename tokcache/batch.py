@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from array import array
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tokcache._batch import Batch
 from tokcache._ids import JoinedIds, TokenIds
@@ -35,6 +36,14 @@ class FlatIds(NamedTuple):
 
     ids: TokenIds
     offsets: memoryview
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle by value, for another process."""
+        return _flat, (self.ids, array("q", self.offsets.tobytes()))
+
+
+def _flat(ids: TokenIds, offsets: array[int]) -> FlatIds:
+    return FlatIds(ids, memoryview(offsets).toreadonly())
 
 
 def flat_ids(found: Iterable[TokenIds]) -> FlatIds:
