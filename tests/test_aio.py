@@ -198,3 +198,28 @@ def test_observers_are_told() -> None:
         assert told[-1][1] == 0
 
     asyncio.run(check())
+
+
+def test_the_flag_is_checked_and_given_as_in_encode() -> None:
+    class WithAnOption:
+        """Know an option, but no ``add_special_tokens``."""
+
+        def encode(self, text: str, *, upper: bool = False) -> list[int]:
+            return [ord(letter) for letter in (text.upper() if upper else text)]
+
+        def decode(self, ids: list[int]) -> str:
+            return "".join(map(chr, ids))
+
+    async def check() -> None:
+        cached = CachedTokenizer(build())
+        for text in (TEXTS[0], LONG):
+            for wrong in (1, 0, "yes"):
+                with pytest.raises(TypeError, match="add_special_tokens must be"):
+                    await cached.aencode(text, add_special_tokens=wrong)  # type: ignore[arg-type]
+        assert not cached.cache_stats().misses
+        generic = CachedTokenizer(WithAnOption(), ["#"])
+        assert await generic.aencode("a#b", upper=True) == generic.encode(
+            "a#b", upper=True
+        )
+
+    asyncio.run(check())

@@ -148,6 +148,28 @@ def test_the_first_of_several_errors_is_raised() -> None:
     assert raised.value.index == 1  # type: ignore[attr-defined]
 
 
+class OwnIndexError(ValueError):
+    """Have an ``index`` that nobody can set."""
+
+    index = property(lambda _: 5)
+
+
+def test_an_error_that_cannot_take_the_place_is_raised_as_it_is() -> None:
+    class Failing:
+        def encode(self, text: str) -> list[int]:
+            if "bad" in text:
+                raise OwnIndexError(text)
+            return [ord(letter) for letter in text]
+
+        def decode(self, ids: list[int]) -> str:
+            return "".join(map(chr, ids))
+
+    cached = CachedTokenizer(Failing(), ["#"])
+    for call in (cached.encode_batch, cached.encode_batch_flat):
+        with pytest.raises(OwnIndexError, match="bad"):
+            call(["a#b", "bad#", "c"])
+
+
 def test_a_huge_batch_is_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_module, "CHUNK_CHARS", 50)
     cached = CachedTokenizer(build())

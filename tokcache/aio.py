@@ -23,7 +23,7 @@ MIN_CHARS = 512
 async def encode(
     cached: CachedTokenizer,
     text: str,
-    add_special_tokens: bool,  # noqa: FBT001 - as in CachedTokenizer.encode
+    add_special_tokens: bool | None,  # noqa: FBT001 - as in CachedTokenizer.encode
     options: Mapping[str, Any],
 ) -> TokenIds | Encoding:
     """Return what ``cached.encode`` does: at once what is cached, else from a thread.
@@ -32,17 +32,23 @@ async def encode(
     """
     # One package: these are the steps of `CachedTokenizer.encode` and `Flow._encode`.
     # ruff: noqa: SLF001
+    if options:
+        # Not every tokenizer has the flag, so it is given only if it was.
+        return await asyncio.to_thread(
+            cached.encode, text, add_special_tokens=add_special_tokens, **options
+        )
+    if add_special_tokens is not True and add_special_tokens is not False:
+        add_special_tokens = cached._adds(add_special_tokens)
     state = cached._state
     if (
-        options
-        or cached._checks_text
+        cached._checks_text
         or cached._verify
         or cached._goes_aside(state, text, add_special_tokens)
     ):
-        if len(text) < MIN_CHARS and not options:
+        if len(text) < MIN_CHARS:
             return cached.encode(text, add_special_tokens=add_special_tokens)
         return await asyncio.to_thread(
-            cached.encode, text, add_special_tokens=add_special_tokens, **options
+            cached.encode, text, add_special_tokens=add_special_tokens
         )
     found = state.walker.lookup(text, add_special_tokens)
     if isinstance(found, TokenIds):

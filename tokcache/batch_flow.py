@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tokcache._ids import TokenIds
@@ -49,7 +50,8 @@ class BatchFlow(Flow):
                 except Exception as error:  # noqa: BLE001, PERF203 - the first is raised below
                     if failed is None:
                         failed = error
-                        failed.index = len(found)  # type: ignore[attr-defined]
+                        with suppress(AttributeError):  # it can have one of its own
+                            failed.index = len(found)  # type: ignore[attr-defined]
                     found.append(NO_IDS)
         if failed is not None:
             raise failed

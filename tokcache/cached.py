@@ -209,8 +209,6 @@ class CachedTokenizer(Delegation, BatchFlow):
         from tokcache import aio  # noqa: PLC0415 - asyncio takes long to import
 
         text = exact_str(sequence, "sequence")
-        if add_special_tokens is None:
-            add_special_tokens = self._backend.adds_special_tokens
         return await aio.encode(self, text, add_special_tokens, options)
 
     def encode_batch(
