@@ -61,6 +61,32 @@ def test_what_is_not_encoding_is_untouched() -> None:
             assert each.add_tokens(["ell"]) == is_new
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"add_special_tokens": None},
+        {"add_special_tokens": 1},
+        {"is_split_into_words": None},
+        {"is_split_into_words": 0},
+    ],
+    ids=str,
+)
+def test_a_flag_that_is_no_bool_is_the_same_error(options: dict[str, Any]) -> None:
+    """Cold and warm, of one text and of several."""
+
+    def outcome(tokenizer: Any, text: str | list[str]) -> object:
+        try:
+            return tokenizer(text, **options)["input_ids"]
+        except TypeError as error:
+            return str(error)
+
+    raw, fast = small(), accelerate(small())
+    texts = ["<im>hello<im>", "foo"]
+    fast(texts)
+    for text in (texts[0], texts, "<im>foo<im>"):
+        assert outcome(fast, text) == outcome(raw, text)
+
+
 def test_what_is_not_asked_for_is_not_computed() -> None:
     """Ids and masks of a cached text need no call of the tokenizer."""
     fast = accelerate(small())

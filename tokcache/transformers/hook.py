@@ -104,7 +104,11 @@ class Hook:
         """Return an encoding for each text, pair or list of words."""
         backend = self._backend
         if backend is not None and isinstance(input, (list, tuple)):
-            if not is_pretokenized and all(type(text) is str for text in input):
+            if (
+                is_pretokenized is False
+                and type(add_special_tokens) is bool  # else it is the tokenizer's error
+                and all(type(text) is str for text in input)
+            ):
                 found = self._answer(backend, list(input), special=add_special_tokens)
                 if found is not None:
                     return found
