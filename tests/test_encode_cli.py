@@ -350,15 +350,14 @@ def test_files_that_cannot_be_read(
     assert told.startswith(f"{tmp_path / 'cut.gz'}:")
 
 
-def test_a_tokenizer_that_is_none_is_told_by_every_process(
+def test_a_tokenizer_that_is_none_leaves_no_folder(
     folder: Path, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
     (tmp_path / "tokenizer.json").write_text("{}")
-    for processes in (1, 2):
-        out = tmp_path / f"o{processes}"
-        arguments = command(tmp_path, out, files=[folder / "texts.jsonl"])
-        told = mistake_of(capsys, [*arguments, "--processes", str(processes)])
-        assert "not a tokenizer.json" in told
+    out = tmp_path / "o"
+    arguments = command(tmp_path, out, files=[folder / "texts.jsonl"])
+    assert "not a tokenizer.json" in mistake_of(capsys, arguments)
+    assert not out.exists()
 
 
 def test_padding_of_the_file_is_off_and_truncation_is_not(

@@ -124,6 +124,7 @@ def encode(  # noqa: PLR0913 - the options of the command
         add_special_tokens,
         parse_size(max_memory),
     )
+    file.load()  # here, so that a file that is none leaves no folder behind
     sources = [Source(path, Stamp.of(path)) for path in files]
     settings = _Settings(kind, _at_least_one(shard_size), _at_least_one(chunk_size))
     ledger = Ledger(Path(out), settings.manifest(job, sources), resume=resume)
