@@ -11,6 +11,7 @@ import pytest
 from tests.checks import assert_same
 from tests.toys import special, toy
 from tokcache import CachedTokenizer, FlatIds
+from tokcache.subclass_fields import OWN_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,6 +142,15 @@ class Twice(Slotted):
 
     def fields(self) -> list[Any]:
         return [*super().fields(), self.__hidden]
+
+
+def test_own_fields_are_known() -> None:
+    """What is not listed would be copied as a subclass's."""
+    cached = CachedTokenizer(build())
+    cached.encode_batch(TEXTS)
+    cached.enable_truncation(3)
+    cached.invalidate()
+    assert vars(cached).keys() == OWN_FIELDS
 
 
 @pytest.mark.parametrize("make", COPIES, ids=["copy", "deepcopy", "pickle"])

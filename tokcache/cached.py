@@ -97,7 +97,6 @@ class CachedTokenizer(Delegation, BatchFlow):
         on_miss: CacheEventFn | None = None,
         on_tokens: CacheTokenUsageFn | None = None,
     ) -> None:
-        before = set(self.__dict__)  # a subclass's
         membership = None
         max_chars = check_max_chars(max_chars)
         if cache is None:
@@ -132,7 +131,6 @@ class CachedTokenizer(Delegation, BatchFlow):
             verify=check_share("verify", verify),
             observers=Observers(on_hit, on_miss, on_tokens),
         )
-        self._own_fields = frozenset({*self.__dict__, "_own_fields"} - before)
 
     @classmethod
     def with_cache(
@@ -495,7 +493,7 @@ class CachedTokenizer(Delegation, BatchFlow):
             settings["cache"] = self._membership.cache
             settings["namespace"] = self._membership.given
         made_from = (type(self), self._inner, self._special_tokens, settings)
-        return _rebuild, made_from, fields_of(self, self._own_fields)
+        return _rebuild, made_from, fields_of(self)
 
     def __repr__(self) -> str:
         state = self.__dict__.get("_state")

@@ -28,7 +28,7 @@ class Delegation(Flow):
     _inner: Any
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_inner" not in self.__dict__:
+        if name.startswith("__") or name == "_inner":  # an object that is not made yet
             raise AttributeError(name)
         value = getattr(self._inner, name)
         if name not in _MUTATORS and name not in _SWITCHES:
