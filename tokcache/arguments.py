@@ -43,6 +43,13 @@ def exact_str(value: object, name: str) -> str:
     raise TypeError(message)
 
 
+def exact_texts(texts: list[Any]) -> list[str]:
+    """Return texts as str proper, or raise TypeError naming the first that is none."""
+    if set(map(type, texts)) <= {str}:
+        return texts
+    return [exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
+
+
 def plain_ids(ids: Iterable[int]) -> Any:
     """Return ids in a type that every tokenizer takes."""
     return ids.tolist() if isinstance(ids, TokenIds) else ids

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from tokcache._ids import JoinedIds, TokenIds
 from tokcache._trie import Trie
-from tokcache.arguments import exact_str, given, plain_ids, texts_of
+from tokcache.arguments import exact_str, exact_texts, given, plain_ids, texts_of
 from tokcache.backends import backend_for
 from tokcache.batch import FlatIds, flat_ids
 from tokcache.batch_flow import BatchFlow
@@ -222,17 +222,15 @@ class CachedTokenizer(Delegation, BatchFlow):
         tokenizer's. Raises ``TypeError`` naming the first item that is not a str.
         """
         texts = texts_of(input)
-        are_plain = set(map(type, texts)) <= {str}
-        has_pairs = not are_plain and any(
-            isinstance(text, (tuple, list)) for text in texts
+        has_pairs = any(
+            issubclass(kind, (tuple, list)) for kind in set(map(type, texts))
         )
         call = self._call(has_pairs or None, is_pretokenized, options, is_batch=True)
         if call is None:
             return self._inner.encode_batch(  # type: ignore[no-any-return]
                 texts, **given(None, is_pretokenized, add_special_tokens), **options
             )
-        if not are_plain:
-            texts = [exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
+        texts = exact_texts(texts)
         if add_special_tokens is not True and add_special_tokens is not False:
             add_special_tokens = self._adds(add_special_tokens)
         found: list[TokenIds] = []
@@ -256,9 +254,7 @@ class CachedTokenizer(Delegation, BatchFlow):
         ``int64``, one more than texts; text ``i`` has ``ids[offsets[i]:offsets[i+1]]``.
         Raises as `encode_batch`, and ``TypeError`` for what is no text.
         """
-        texts = texts_of(input)
-        if not set(map(type, texts)) <= {str}:
-            texts = [exact_str(text, f"input[{i}]") for i, text in enumerate(texts)]
+        texts = exact_texts(texts_of(input))
         call = self._call(None, False, options, is_batch=True)  # noqa: FBT003
         if call is None or call.padding().pads:
             found: list[Any] = self.encode_batch(
