@@ -50,7 +50,7 @@ class Delegation(Flow):
             object.__setattr__(self, name, value)
             return
         # Not yet there when a subclass sets a field before it calls the constructor.
-        inner = self.__dict__.get("_inner")
+        inner = getattr(self, "_inner", None)
         if not hasattr(type(inner), name) and name not in getattr(
             inner, "__dict__", ()
         ):
