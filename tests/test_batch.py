@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -47,13 +48,15 @@ texts_of_parts = st.lists(
     flag=st.booleans(),
     shuffle=st.randoms(use_true_random=False),
     budget=st.sampled_from([0, 16, 64, 2**20]),
+    n_texts=st.sampled_from([1, 1, 3, 128]),
 )
-def test_a_batch_is_the_loop(
+def test_a_batch_is_the_loop(  # noqa: PLR0913, PLR0917 - all that can matter
     texts: list[str],
     warm: list[str],
     flag: bool,
     shuffle: random.Random,
     budget: int,
+    n_texts: int,
 ) -> None:
     """Duplicates, prefixes of each other in any order, empty texts, any budget."""
     texts = [*texts, *(text[: len(text) // 2] for text in texts), *texts[:2]]
@@ -65,7 +68,8 @@ def test_a_batch_is_the_loop(
         many.encode(text)
     told_one, told_many = usages(one), usages(many)
     want = [one.encode(text, add_special_tokens=flag).ids for text in texts]
-    got = many.encode_batch(texts, add_special_tokens=flag)
+    with patch.object(batch_module, "JOINED_TEXTS", n_texts):
+        got = many.encode_batch(texts, add_special_tokens=flag)
     assert [ids.ids for ids in got] == want
     assert want == [build().encode(t, add_special_tokens=flag).ids for t in texts]
     assert told_many == told_one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests import data
 from tokcache import CachedTokenizer, CacheTokenUsage
+from tokcache import batch as batch_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,10 +61,16 @@ def test_made_up_batches(family: str) -> None:
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(texts=texts, warm=st.lists(text, max_size=2), flag=st.booleans())
-    def check(texts: list[str], warm: list[str], flag: bool) -> None:
+    @given(
+        texts=texts,
+        warm=st.lists(text, max_size=2),
+        flag=st.booleans(),
+        n_texts=st.sampled_from([1, 1, 4, 128]),
+    )
+    def check(texts: list[str], warm: list[str], flag: bool, n_texts: int) -> None:
         texts = [*texts, *(text + "more" for text in texts[:3]), *texts[:2]]
-        check_batch(tokenizer, texts, warm, flag=flag)
+        with patch.object(batch_module, "JOINED_TEXTS", n_texts):
+            check_batch(tokenizer, texts, warm, flag=flag)
 
     check()
 

@@ -75,6 +75,7 @@ cdef class Plan:
     cdef str _run_text(self, const run* r)
     cdef int64_t _take(self, ids) except -1
     cdef feed_status _feed(self, run* r, ids) except? WHOLE_TEXT
+    cdef feed_status _check(self, run* r, int64_t start) noexcept
     cdef TokenIds _finish(self)
     cdef TokenIds _collected(self)
     cdef int64_t _weigh(self) except -1

@@ -485,8 +485,11 @@ cdef class Plan:
         return self._feed(self._checked_run(i), ids)
 
     cdef feed_status _feed(self, run* r, ids) except? WHOLE_TEXT:
-        cdef int64_t before = self.pool_used
-        cdef int64_t start = self._take(ids)
+        return self._check(r, self._take(ids))
+
+    cdef feed_status _check(self, run* r, int64_t start) noexcept:
+        """Take what the pool has from ``start`` for a run, if it can be that."""
+        cdef int64_t before = start
         cdef int32_t anchor = self.pieces.items[r.first].anchor
         r.is_fed = False  # what was taken before is not kept
         if anchor != NO_TOKEN:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -21,6 +22,8 @@ Found: TypeAlias = "list[TokenIds] | JoinedIds"
 # the ids of so many, as Python ints, are some hundred megabytes.
 CHUNK_CHARS = 2**23
 
+# As many texts as short runs are joined to at least, for as many cores.
+JOINED_TEXTS = 128
 
 # Texts that are taken from what was gathered without a look at the tokenizer, and
 # without letting other threads in.
@@ -70,7 +73,12 @@ class BatchIds:
         self.change = change
         self._is_current = is_current
         self._state = state
-        self._batch = Batch(state.walker)
+        self._batch = self._empty()
+
+    def _empty(self) -> Batch:
+        """Make a batch; its runs are joined only where no text is too long."""
+        joins = self._state.backend.max_chars is None
+        return Batch(self._state.walker, JOINED_TEXTS if joins else sys.maxsize)
 
     def served(self, plan: Plan, i: int) -> bool:
         """Feed a run of a plan of one text, if all its ids are here."""
@@ -122,7 +130,7 @@ class BatchIds:
             sorted(self._batch.untried), is_as_before
         ):
             # A token that fails its trial is no boundary: cut the texts again.
-            self._batch = Batch(self._state.walker)
+            self._batch = self._empty()
             stop = self._plan(texts[:stop], start)
         try:
             self._encode(special=special)
@@ -130,7 +138,7 @@ class BatchIds:
             return stop
         if is_cached and self._state.backend.is_stale(self._batch.n_chars):
             # The tokenizer is not the one that was read: the first text will find out.
-            self._batch = Batch(self._state.walker)
+            self._batch = self._empty()
         return stop
 
     def _plan(self, texts: list[str], start: int) -> int:
@@ -146,7 +154,8 @@ class BatchIds:
         runs = batch.run_texts()
         if runs:
             batch.feed(backend.encode_bare_batch(runs))
-        wholes = list(batch.wholes)
+        # Long ones first, so that the cores that share them end together.
+        wholes = sorted(batch.wholes, key=len, reverse=True)
         if wholes:
             all_ids = backend.encode_whole_batch(wholes, special)
             batch.wholes.update(zip(wholes, map(TokenIds, all_ids), strict=True))

@@ -137,6 +137,7 @@ def batches() -> Operation:
         other = small_walker()
         batch = Batch(other)
         batch.add(["a#b#"], 0, 10_000)
+        batch.run_texts()
         for bad in NO_IDS:
             with suppress(*ERRORS, RuntimeError):
                 batch.feed([bad])
