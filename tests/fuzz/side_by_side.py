@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from tokenizers import AddedToken, Tokenizer, normalizers
 
-from tokcache import CachedTokenizer
+from tokcache import CachedTokenizer, batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,12 @@ def attempt(call: Callable[[], Any]) -> Any:
         return type(error)
 
 
+def in_one_batch(tokenizer: Any, texts: list[str], **options: bool) -> list[list[int]]:
+    """Encode texts together, their runs joined however few they are."""
+    with mock.patch.object(batch, "JOINED_TEXTS", 1):
+        return [list(ids) for ids in tokenizer.encode_batch(texts, **options)]
+
+
 def _raw(tokenizer: Tokenizer, step: Step) -> Any:
     """Do a step with the raw tokenizer; it raises for the first text that fails."""
     ids = [tokenizer.encode(t, add_special_tokens=step.flag).ids for t in step.texts]
@@ -39,8 +46,7 @@ def _raw(tokenizer: Tokenizer, step: Step) -> Any:
 def _cached(tokenizer: Any, step: Step) -> Any:
     """Do a step with the cached tokenizer."""
     if step.kind == "batch":
-        batch = tokenizer.encode_batch(list(step.texts), add_special_tokens=step.flag)
-        return [list(ids) for ids in batch]
+        return in_one_batch(tokenizer, list(step.texts), add_special_tokens=step.flag)
     (text,) = step.texts
     if step.kind == "count":
         return tokenizer.count(text, add_special_tokens=step.flag)

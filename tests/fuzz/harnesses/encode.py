@@ -18,7 +18,7 @@ from tests.fuzz.random_tokenizer import (
     random_tokenizer,
 )
 from tests.fuzz.shrinking import reproduction
-from tests.fuzz.side_by_side import attempt, run_case
+from tests.fuzz.side_by_side import attempt, in_one_batch, run_case
 from tests.fuzz.totals import Totals
 from tokcache import CachedTokenizer
 
@@ -102,7 +102,7 @@ def _batched(case: Case) -> str | None:
     )
     for temperature in ("cold", "warm"):
         wanted = attempt(lambda: [loop.encode(text).ids for text in texts])
-        got: Any = attempt(lambda: [ids.ids for ids in batch.encode_batch(texts)])
+        got: Any = attempt(lambda: in_one_batch(batch, texts))
         if isinstance(wanted, type) or isinstance(got, type):
             # A loop ends at the first text that fails, a batch goes on behind it.
             failed = wanted if isinstance(wanted, type) else got
