@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import pre_tokenizers
 
 from tests import data
 from tests.checks import InnerCalls
@@ -150,6 +151,26 @@ def test_the_first_of_several_errors_is_raised() -> None:
     with pytest.raises(TypeError) as raised:
         cached.encode_batch(["<s>", "\ud800", "<e>\ud800"])
     assert raised.value.index == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(
+    not hasattr(pre_tokenizers, "FixedLength"), reason="no part of it panics for a text"
+)
+def test_a_panic_of_the_tokenizer_fails_its_text_only() -> None:
+    """A panic in Rust code is no Exception."""
+    inner = build()
+    # It takes no text but tokens: it cuts what is between them to pieces of no length.
+    inner.pre_tokenizer = pre_tokenizers.FixedLength(0)
+    cached = CachedTokenizer(inner)
+    texts = ["<s><e>", "<s>a<e>", "<e>", "b"]
+    for call in (cached.encode_batch, cached.encode_batch_flat):
+        with pytest.raises(BaseException, match="chunk size") as raised:
+            call(texts)
+        assert not isinstance(raised.value, Exception)
+        assert raised.value.index == 1  # type: ignore[attr-defined]
+    stats = cached.cache_stats()
+    assert stats.hits + stats.misses == 4  # the two that can be encoded, twice
+    assert cached.encode_batch(["<s><e>", "<e>"])[0].ids == inner.encode("<s><e>").ids
 
 
 class OwnIndexError(ValueError):

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from tokenizers import pre_tokenizers
 
 from tests.encoding_runs import (
     build,
@@ -190,6 +191,27 @@ def test_bad_lines_are_counted_and_listed_in_order(
         for line in (tmp_path / "o1" / "bad_lines.jsonl").read_text().splitlines()
     ]
     assert told == [str(2 * i + 2) for i in range(40)]
+
+
+@pytest.mark.skipif(
+    not hasattr(pre_tokenizers, "FixedLength"), reason="no part of it panics for a text"
+)
+def test_a_text_that_makes_the_tokenizer_panic_is_a_bad_line(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    tokenizer = build()
+    token = next(iter(tokenizer.get_added_tokens_decoder().values())).content
+    tokenizer.pre_tokenizer = pre_tokenizers.FixedLength(0)  # takes tokens only
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "in.jsonl").write_bytes(lines_of([token, "text", token * 2]))
+    files = [tmp_path / "in.jsonl"]
+    told = mistake_of(capsys, command(tmp_path, tmp_path / "o", files=files))
+    assert told.startswith(f"{files[0]}:2: cannot be encoded: chunk size")
+    arguments = command(tmp_path, tmp_path / "p", "--skip-bad", files=files)
+    report = report_of(capsys, arguments)
+    assert (report["n_bad"], report["n_texts"]) == (1, 2)
+    number = tokenizer.token_to_id(token)
+    assert read_ids(tmp_path / "p", "parquet") == [[number], [number, number]]
 
 
 def test_a_folder_that_is_not_empty_is_refused(

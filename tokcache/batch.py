@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tokcache._batch import Batch
 from tokcache._ids import JoinedIds, TokenIds
+from tokcache.failures import is_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -134,8 +135,10 @@ class BatchIds:
             stop = self._plan(texts[:stop], start)
         try:
             self._encode(special=special)
-        except Exception:  # noqa: BLE001 - it comes again for the text that it is of
-            return stop
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            return stop  # it comes again for the text that it is of
         if is_cached and self._state.backend.is_stale(self._batch.n_chars):
             # The tokenizer is not the one that was read: the first text will find out.
             self._batch = self._empty()

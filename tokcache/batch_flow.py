@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tokcache._ids import TokenIds
 from tokcache.batch import BatchIds
+from tokcache.failures import is_failure
 from tokcache.flow import Flow
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class BatchFlow(Flow):
         A text that fails does not keep the others from being cached; the error of the
         first is raised at the end, with its place as ``index``.
         """
-        failed: Exception | None = None
+        failed: BaseException | None = None
         while len(found) < len(texts):
             change = self._change  # read before the state that it is compared for
             state = self._state_of(call)
@@ -47,7 +48,9 @@ class BatchFlow(Flow):
             while len(found) < stop:
                 try:
                     self._encode_next(call, texts, found, stop, special, batch)
-                except Exception as error:  # noqa: BLE001, PERF203 - the first is raised below
+                except BaseException as error:  # noqa: PERF203 - the first is raised below
+                    if not is_failure(error):
+                        raise
                     if failed is None:
                         failed = error
                         with suppress(AttributeError):  # it can have one of its own

@@ -17,6 +17,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from tokcache.failures import is_failure
+
 if TYPE_CHECKING:
     from collections.abc import (
         Callable,
@@ -317,11 +319,8 @@ def attempt(call: Callable[[], T]) -> T | str:
     """Return what a tokenizer returns, or the text of the error that it raised."""
     try:
         return call()
-    except Exception as error:  # noqa: BLE001 (whatever a tokenizer raises)
-        return f"{error}"
     except BaseException as error:
-        # A panic of Rust code is no Exception; it must not escape from a mere trial.
-        if type(error).__name__ != "PanicException":
+        if not is_failure(error):
             raise
         return f"{error}"
 

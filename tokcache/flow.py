@@ -10,6 +10,7 @@ from tokcache._counters import Counters
 from tokcache._ids import TokenIds
 from tokcache._walker import Plan, Walker
 from tokcache.backends.base import Backend
+from tokcache.failures import is_failure
 from tokcache.locks import Lock
 from tokcache.state import Root, State
 
@@ -356,8 +357,9 @@ class Flow:
         """
         try:
             return _feed_runs(plan, encode, batch)
-        except Exception:
-            state.backend.encode_whole(text, special)
+        except BaseException as error:
+            if is_failure(error):
+                state.backend.encode_whole(text, special)
             raise
 
     # -- watching ---------------------------------------------------------------------

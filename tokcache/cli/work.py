@@ -16,6 +16,7 @@ from tokcache.cached import CachedTokenizer
 from tokcache.chat import ChatError
 from tokcache.cli.errors import UserError
 from tokcache.cli.inputs import parse_line
+from tokcache.failures import is_failure
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -112,21 +113,25 @@ class Encoder:
         except ChatError as problem:
             return UserError(f"{where}: {problem}")
 
-    def _ids(self, texts: list[str]) -> tuple[FlatIds, dict[int, Exception]]:
+    def _ids(self, texts: list[str]) -> tuple[FlatIds, dict[int, BaseException]]:
         """Return the ids of texts, and why some, by their places, have none."""
         flag = self._job.add_special_tokens
         try:
             return self._cached.encode_batch_flat(texts, add_special_tokens=flag), {}
-        except Exception:  # noqa: BLE001 - whatever a tokenizer raises; told for each
-            each = [self._ids_or_problem(text) for text in texts]
-        problems = {i: x for i, x in enumerate(each) if isinstance(x, Exception)}
-        return flat_ids(x for x in each if not isinstance(x, Exception)), problems
+        except BaseException as problem:
+            if not is_failure(problem):
+                raise
+            each = [self._ids_or_problem(text) for text in texts]  # told for each
+        problems = {i: x for i, x in enumerate(each) if isinstance(x, BaseException)}
+        return flat_ids(x for x in each if not isinstance(x, BaseException)), problems
 
     def _ids_or_problem(self, text: str) -> Any:
         flag = self._job.add_special_tokens
         try:
             return self._cached.encode(text, add_special_tokens=flag)
-        except Exception as problem:  # noqa: BLE001 - as above
+        except BaseException as problem:
+            if not is_failure(problem):
+                raise
             return problem
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer
 
 from tokcache.cached import CachedTokenizer
+from tokcache.failures import is_failure
 from tokcache.locks import Lock
 from tokcache.transformers.encoding import CachedEncoding, Pads
 from tokcache.transformers.twin import Twin
@@ -134,8 +135,10 @@ class Hook:
                 found = [self.cached.encode(texts[0], add_special_tokens=False)]
             else:
                 found = [*self.cached.encode_batch(texts, add_special_tokens=False)]
-        except Exception:  # noqa: BLE001 - the tokenizer itself shall raise it
-            return None
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            return None  # the tokenizer itself shall raise it
         own = [ids[shape.kept(len(ids))] for ids in found]
         longest = max((len(ids) + len(around) for ids in own), default=0)
         return [
