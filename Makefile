@@ -44,7 +44,7 @@ check: build $(VENV)/.lint docs
 	$(BIN)/mypy
 	$(PY) -m mypy.stubtest --allowlist requirements/stubtest-allowlist.txt \
 	  --ignore-unused-allowlist tokcache._batch tokcache._counters tokcache._ids \
-	  tokcache._scan tokcache._trie tokcache._walker
+	  tokcache._plan tokcache._scan tokcache._trie tokcache._walker
 
 # The pages as a site: out/site/. A warning (a broken link, say) is an error.
 docs: build $(VENV)/.docs

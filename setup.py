@@ -54,7 +54,7 @@ if switched("COVERAGE"):
 
 names = [
     f"tokcache.{name}"
-    for name in ("_batch", "_counters", "_ids", "_scan", "_trie", "_walker")
+    for name in ("_batch", "_counters", "_ids", "_plan", "_scan", "_trie", "_walker")
 ]
 if switched("PLANTED"):
     names.append("tests.sanitizers._planted")

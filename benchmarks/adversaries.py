@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from rich.console import Console
 from rich.table import Table
 
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
-from tokcache._walker import Plan, Walker
+from tokcache._walker import Walker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -6,9 +6,10 @@ import random
 from array import array
 from typing import TYPE_CHECKING
 
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
-from tokcache._walker import Plan, Walker
+from tokcache._walker import Walker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

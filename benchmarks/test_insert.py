@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks import driven, notes
-from tokcache._walker import Plan
+from tokcache._plan import Plan
 
 if TYPE_CHECKING:
     from array import array

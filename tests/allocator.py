@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-MODULES = ("_batch", "_counters", "_ids", "_scan", "_trie", "_walker")
+MODULES = ("_batch", "_counters", "_ids", "_plan", "_scan", "_trie", "_walker")
 SOURCE = Path(__file__).with_suffix(".c")
 
 

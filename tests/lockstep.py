@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from tokcache._batch import Batch
 from tokcache._ids import TokenIds
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
-from tokcache._walker import Plan, Walker
+from tokcache._walker import Walker
 from tokcache.reference import (
     ReferencePlan,
     ReferenceScanner,

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from tests.checks import assert_same
 from tests.toys import special, toy
 from tokcache import CachedTokenizer, SharedTokenizerCache
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
-from tokcache._walker import Plan, Walker
+from tokcache._walker import Walker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from tests.allocator import Allocator, run_with_own_allocator
 from tokcache._batch import Batch
 from tokcache._ids import JoinedIds, TokenIds
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
-from tokcache._walker import Plan, Walker
+from tokcache._walker import Walker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

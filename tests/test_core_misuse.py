@@ -9,9 +9,10 @@ import pytest
 from tests.toys import special, toy
 from tokcache import CachedTokenizer
 from tokcache._ids import TokenIds
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
-from tokcache._walker import Plan, Walker
+from tokcache._walker import Walker
 
 
 class Shrinking:

@@ -19,9 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokcache._ids import TokenIds, ready_int_bytes
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
-from tokcache._walker import Plan, Walker
+from tokcache._walker import Walker
 
 MAX = (1 << 32) - 1
 PYBUF_WRITABLE = 1  # a constant of the C API

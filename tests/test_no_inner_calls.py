@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tokcache import CachedTokenizer
+from tokcache._plan import BRIDGE_CHARS
 from tokcache._trie import LONGEST_SHORT_TAIL
-from tokcache._walker import BRIDGE_CHARS
 
 from . import data
 from .checks import InnerCalls, assert_same, raw_ids

@@ -13,9 +13,10 @@ import random
 import pytest
 
 from tests.lockstep import SKETCH_MIN_BUDGET, UNBOUNDED, Lockstep, Pending, eligible
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import NODE_BYTES, Trie
-from tokcache._walker import Plan, Walker
+from tokcache._walker import Walker
 from tokcache.reference_policy import COUNT_MAX, MIN_LINES, Sketch
 
 SEGMENT_BYTES = 40

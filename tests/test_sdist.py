@@ -18,7 +18,7 @@ from .data import REPOSITORY
 
 tomllib = pytest.importorskip("tomllib")  # not before CPython 3.11
 
-COMPILED = {"_batch", "_counters", "_ids", "_scan", "_trie", "_walker"}
+COMPILED = {"_batch", "_counters", "_ids", "_plan", "_scan", "_trie", "_walker"}
 
 # What git has and a source distribution need not.
 ONLY_IN_GIT = {".gitignore"}

@@ -28,7 +28,7 @@ from tests.lockstep import (
     eligible,
 )
 from tests.trie_calls import ALPHABET, LONG, TOKEN_SETS, Calls
-from tokcache._walker import BRIDGE_CHARS
+from tokcache._plan import BRIDGE_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

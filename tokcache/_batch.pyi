@@ -2,7 +2,8 @@ from collections.abc import Iterable
 from typing import final
 
 from tokcache._ids import JoinedIds, TokenIds
-from tokcache._walker import Plan, Walker
+from tokcache._plan import Plan
+from tokcache._walker import Walker
 
 @final
 class Batch:

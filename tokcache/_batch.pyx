@@ -9,10 +9,11 @@ from libc.string cimport memcpy
 from tokcache._counters cimport now_ns
 from tokcache._ids cimport JoinedIds, TokenIds, token_ids_uninitialised
 from tokcache._pieces cimport pieces_reserve, run
+from tokcache._plan cimport TAKEN, Plan
 from tokcache._scan cimport REFUSED, Scanner
 from tokcache._text cimport text_equal, text_of, text_view
 from tokcache._trie cimport Trie, copy_path, piece, walk
-from tokcache._walker cimport TAKEN, Plan, Walker
+from tokcache._walker cimport Walker
 
 
 cdef enum:

@@ -1,12 +1,11 @@
-from collections.abc import Iterable, Sequence
-from typing import Final, final
+from collections.abc import Sequence
+from typing import final
 
 from tokcache._counters import Counters
 from tokcache._ids import TokenIds
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
-
-BRIDGE_CHARS: Final[int]
 
 @final
 class Walker:
@@ -37,21 +36,3 @@ class Walker:
     def drop(self) -> None: ...
     def clear(self) -> None: ...
     def counters(self) -> tuple[int, int, int, int, int, int]: ...
-
-@final
-class Plan:
-    walker: Walker
-    n_runs: int
-    has_boundary: bool
-    hit: bool
-    cached_tokens: int
-    uncached_tokens: int
-    untried: tuple[int, ...]
-    def run_text(self, i: int, /) -> str: ...
-    def segment_texts(self, i: int, /) -> list[str]: ...
-    def boundary_tokens(self) -> list[str]: ...
-    def feed(self, i: int, ids: Iterable[int], /) -> int: ...
-    def feed_segments(self, i: int, all_ids: Iterable[Iterable[int]], /) -> int: ...
-    def fresh_within(self, start: int, stop: int, /) -> int: ...
-    def finish(self) -> TokenIds: ...
-    def finish_whole(self, ids: Iterable[int], /) -> TokenIds: ...

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tokenizers import Encoding
 
-    from tokcache._walker import Plan
+    from tokcache._plan import Plan
     from tokcache.cached import CachedTokenizer
 
 # Characters from which on a thread is worth its price: handing over takes some 50 µs,

@@ -13,7 +13,7 @@ from tokcache.failures import is_failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tokcache._walker import Plan
+    from tokcache._plan import Plan
     from tokcache.state import State
 
 # What the ids of a batch, text by text, are put into.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokcache._counters import Counters
 from tokcache._ids import TokenIds
-from tokcache._walker import Plan, Walker
+from tokcache._plan import Plan
+from tokcache._walker import Walker
 from tokcache.backends.base import Backend
 from tokcache.failures import is_failure
 from tokcache.locks import Lock

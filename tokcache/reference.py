@@ -24,7 +24,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from tokcache._walker import BRIDGE_CHARS
+from tokcache._plan import BRIDGE_CHARS
 from tokcache.reference_scan import UNTRIED, ReferenceScanner
 from tokcache.reference_store import Identity, Piece
 from tokcache.reference_trie import ReferenceTrie

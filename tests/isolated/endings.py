@@ -315,7 +315,7 @@ def import_also_in_another() -> None:
     """Import the core here, then in a second interpreter; go on here."""
     cached = wrapper()
     cached.encode(TEXT)
-    for name in ("_batch", "_counters", "_ids", "_scan", "_trie", "_walker"):
+    for name in ("_batch", "_counters", "_ids", "_plan", "_scan", "_trie", "_walker"):
         error = _error_in_another(f"import tokcache.{name}")
         assert "ImportError" in error, error
     assert cached.encode(TEXT).ids == build().encode(TEXT).ids

@@ -14,9 +14,10 @@ from tests.isolated.leaks_in_errors import Odd
 from tests.isolated.traffic import SMALL
 from tokcache import TokenIds
 from tokcache._batch import Batch
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
-from tokcache._walker import Plan, Walker
+from tokcache._walker import Walker
 
 NO_IDS: list[Any] = [5, [1, "x"], [-1], [Odd()], [2**40], memoryview(b"ab"), None]
 NO_INDEXES: list[Any] = [99, "x", 2**80, slice("a", None), Odd()]

@@ -19,9 +19,10 @@ from tests.isolated.traffic import (
     wrapper,
 )
 from tokcache import CachedTokenizer, SharedTokenizerCache, TokenIds
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
-from tokcache._walker import Plan, Walker
+from tokcache._walker import Walker
 
 
 class Odd:

@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from tokcache._ids import TokenIds
+from tokcache._plan import Plan
 from tokcache._scan import Scanner
 from tokcache._trie import Trie
-from tokcache._walker import Plan, Walker
+from tokcache._walker import Walker
 from tokcache.budgets import check_budgets
 
 if TYPE_CHECKING:
