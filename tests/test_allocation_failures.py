@@ -66,6 +66,7 @@ class Cache:
         batch = Batch(self.walker)
         assert batch.add(TEXTS, 0, 10_000) == len(TEXTS)
         batch.feed(map(ids_of, batch.run_texts()))
+        assert batch.texts_apart() == []
         batch.wholes.update((text, TokenIds(ids_of(text))) for text in batch.wholes)
         return batch
 

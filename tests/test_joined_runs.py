@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.checks import InnerCalls
 from tests.toys import special, toy
 from tokcache import CachedTokenizer, TokenIds
 from tokcache import batch as batch_module
@@ -17,7 +19,7 @@ from tokcache._trie import Trie
 from tokcache._walker import Walker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 MARK = 9
 
@@ -103,21 +105,82 @@ def test_with_a_boundary_more_or_less_no_run_of_the_text_is_served(
     assert found == [ids_of(text) for text in texts]
 
 
-def test_ids_are_fed_to_the_texts_that_were_asked_for() -> None:
+def test_runs_that_were_joined_in_vain_are_asked_for_again_apart() -> None:
+    texts = ["a#b#", "a#cc#", "x#", "a#d", "y#zz#"]
+    batch = gathered(texts, 1)
+    runs = batch.run_texts()
+    assert runs == ["a#b##cc#", "y#zz#", "x##d"]
+    batch.feed([ids_of(runs[0])[:-1], ids_of(runs[1]), ids_of(runs[2])[:-2]])
+    apart = batch.texts_apart()
+    assert apart == ["a#b#", "#cc#", "x#", "#d"]
+    batch.feed(map(ids_of, apart))
+    assert not batch.texts_apart()
+    assert completed(batch, texts) == [ids_of(text) for text in texts]
+
+
+def test_a_run_by_itself_is_not_asked_for_again() -> None:
+    batch = gathered(["a#", "b"], 1)
+    assert batch.run_texts() == ["a#"]
+    batch.feed([[1, 2, 3]])
+    assert not batch.texts_apart()
+    assert not completed(batch, ["a#"])
+
+
+def test_a_batch_takes_one_call_at_a_time() -> None:
     batch = gathered(["a#b#", "a#c#"], 1)
     runs = batch.run_texts()
+    calls: dict[str, Callable[[], object]] = {
+        "add": lambda: batch.add(["x#"], 0, 10),
+        "run_texts": batch.run_texts,
+        "texts_apart": batch.texts_apart,
+        "feed": lambda: batch.feed([]),
+    }
+    refused: list[str] = []
 
     def asking() -> Iterator[list[int]]:
         for text in runs:
-            batch.run_texts()
+            for name, call in calls.items():
+                with pytest.raises(RuntimeError, match="in the middle of another"):
+                    call()
+                refused.append(name)
             yield ids_of(text)
 
-    with pytest.raises(RuntimeError, match="changed while it was fed"):
-        batch.feed(asking())
+    batch.feed(asking())
+    assert refused == [*calls] * len(runs)
     with pytest.raises(ValueError, match="ids of every run"):
         batch.feed([])
     with pytest.raises(ValueError, match="more ids than"):
         batch.feed([[], []])
+    batch.feed(map(ids_of, runs))  # an error ends a call
+    assert completed(batch, ["a#b#", "a#c#"]) == [ids_of("a#b#"), ids_of("a#c#")]
+
+
+def test_a_finalizer_cannot_use_the_batch_in_the_middle_of_a_call() -> None:
+    """Any new object can bring about a collection of garbage, which runs finalizers."""
+    texts = [f"a#{i}#" for i in range(50)]
+    batch = gathered(texts, 1)
+    met: list[BaseException | None] = []
+
+    def in_between(_phase: str, _info: dict[str, int]) -> None:
+        try:
+            batch.add([f"b#{len(met)}#"], 0, 10)
+            batch.run_texts()
+        except RuntimeError as error:
+            met.append(error)
+        else:
+            met.append(None)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(in_between)
+    gc.set_threshold(1)
+    try:
+        runs = batch.run_texts()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(in_between)
+    assert all(met)
+    batch.feed(map(ids_of, runs))
+    assert completed(batch, texts) == [ids_of(text) for text in texts]
 
 
 @pytest.mark.parametrize("n_texts", [0, -1])
@@ -137,16 +200,20 @@ def test_a_tokenizer_that_only_errs_on_joined_texts_is_asked_again(
 
     def encode_bare_batch(runs: list[str]) -> list[list[int]]:
         given.extend(runs)
-        # As if what follows a boundary changed it.
-        return [
-            ids[: -("<e><e>" in run)]
-            for run, ids in zip(runs, inner(runs), strict=True)
-        ]
+        found = list(inner(runs))
+        for run, ids in zip(runs, found, strict=True):
+            if "<e><e>" in run:
+                ids.pop()  # as if what follows a boundary changed it
+        return found
 
-    backend.encode_bare_batch = encode_bare_batch
     texts = ["<s>foo<e>", "<s>hello<e>", "<s>foo<e>x<e>", "<s>x foo<e>"]
+    cached.encode("<s><e>")  # the tokens are tried now
+    cached.clear_cache()
+    single = InnerCalls(cached)
+    backend.encode_bare_batch = encode_bare_batch
     found = cached.encode_batch(texts)
     assert [run for run in given if "<e><e>" in run]
+    assert not len(single)
     assert [ids.ids for ids in found] == [cached.inner.encode(t).ids for t in texts]
     stats = cached.cache_stats()
     assert stats.cached_tokens + stats.uncached_tokens == sum(map(len, found))

@@ -49,6 +49,7 @@ cdef struct group:
     Py_ssize_t first
     Py_ssize_t end
     Py_ssize_t n_chars
+    bint is_taken
 
 
 cdef int _longer(const void* a, const void* b) noexcept nogil:
@@ -88,8 +89,8 @@ cdef str _text_at(list texts, Py_ssize_t i):
 cdef class Batch:
     """Collect what the texts of a batch lack, before any of them is encoded.
 
-    ``add`` texts; encode ``run_texts`` and ``feed`` the ids, once; give ``wholes``, which
-    are texts without a boundary, their ids. Then ``complete`` the texts, or look each up as
+    ``add`` texts; encode ``run_texts`` and ``feed`` the ids; do so with ``texts_apart`` if
+    there are any; give ``wholes``, texts without a boundary, their ids. Then ``complete`` the texts, or look each up as
     ever and ``serve`` the runs of its plan. ``n_chars`` is how much is to be encoded,
     ``untried`` which tokens are met for the first time. Nothing but ``complete`` changes
     the trie, and what is not served is encoded as without a batch. ``n_texts`` is how
@@ -111,7 +112,7 @@ cdef class Batch:
     cdef member* members  # all runs
     cdef group* groups  # as run_texts returned them last
     cdef Py_ssize_t n_groups
-    cdef uint64_t n_joins
+    cdef bint is_busy
     cdef Py_ssize_t n_texts
     cdef uint64_t clears  # of the root, when the batch began
     cdef readonly Py_ssize_t n_chars
@@ -145,14 +146,29 @@ cdef class Batch:
         """
         cdef Py_ssize_t n_read = 0
         cdef str text
-        if not self.by_text:
-            self.start = start
-        while start < len(texts) and self.n_chars < max_chars and n_read < PART_CHARS:
-            text = _text_at(texts, start)
-            self._add(text)
-            n_read += len(text)
-            start += 1
-        return start
+        self._begin()
+        try:
+            if not self.by_text:
+                self.start = start
+            while start < len(texts) and self.n_chars < max_chars and n_read < PART_CHARS:
+                text = _text_at(texts, start)
+                self._add(text)
+                n_read += len(text)
+                start += 1
+            return start
+        finally:
+            self.is_busy = False
+
+    cdef int _begin(self) except -1:
+        """Refuse what is called in the middle of another call.
+
+        What makes the ids can do that, and any finalizer: every new object can bring a
+        collection of garbage about.
+        """
+        if self.is_busy:
+            raise RuntimeError("the batch is in the middle of another call")
+        self.is_busy = True
+        return 0
 
     cdef int _add(self, str text) except -1:
         """Find what a text lacks and no text before it."""
@@ -246,9 +262,51 @@ cdef class Batch:
         Short runs are joined where one ends with a boundary and the next has an anchor,
         and long texts come first: so the cores that share the call end together.
         """
+        self._begin()
+        try:
+            self._join()
+            return self._texts()
+        finally:
+            self.is_busy = False
+
+    def texts_apart(self):
+        """Return the texts of runs that were joined and not taken, each by itself now."""
+        self._begin()
+        try:
+            self._split()
+            return self._texts()
+        finally:
+            self.is_busy = False
+
+    cdef list _texts(self):
+        """Return the text of each group."""
         cdef Py_ssize_t i
-        self._join()
         return [self._group_text(&self.groups[i]) for i in range(self.n_groups)]
+
+    cdef int _split(self) except -1:
+        """Leave of the groups the members of those that were not taken, one in each."""
+        cdef Py_ssize_t n = 0
+        cdef Py_ssize_t i, m
+        cdef group* groups
+        cdef const group* g
+        for i in range(self.n_groups):
+            g = &self.groups[i]
+            if not g.is_taken and g.end - g.first > 1:
+                n += g.end - g.first
+        groups = <group*> calloc(<size_t> n + 1, sizeof(group))
+        if groups == NULL:
+            raise MemoryError
+        n = 0
+        for i in range(self.n_groups):
+            g = &self.groups[i]
+            if not g.is_taken and g.end - g.first > 1:
+                for m in range(g.first, g.end):
+                    groups[n] = group(m, m + 1, 0, False)
+                    n += 1
+        free(self.groups)
+        self.groups = groups
+        self.n_groups = n
+        return 0
 
     cdef int _join(self) except -1:
         """Put all runs into groups."""
@@ -264,7 +322,6 @@ cdef class Batch:
         for plan in self.plans:
             n_runs += plan.runs.n
         self.n_groups = 0
-        self.n_joins += 1
         free(self.members)
         free(self.groups)
         self.members = <member*> calloc(<size_t> n_runs + 1, sizeof(member))
@@ -280,7 +337,6 @@ cdef class Batch:
                 if not is_open or first.anchor < 0 or n_chars >= enough:
                     g = &self.groups[self.n_groups]
                     g.first = n
-                    g.n_chars = 0
                     self.n_groups += 1
                 self.members[n] = member(i, k)
                 n += 1
@@ -300,24 +356,28 @@ cdef class Batch:
         return <str> parts[0] if len(parts) == 1 else "".join(parts)
 
     def feed(self, all_ids, /):
-        """Take the ids of all ``run_texts``; what fails a self-check is left out."""
+        """Take the ids of all texts returned last; what fails a self-check is left out."""
+        self._begin()
+        try:
+            self._feed(iter(all_ids))
+        finally:
+            self.is_busy = False
+
+    cdef int _feed(self, left) except -1:
         cdef Plan taken = Plan.__new__(Plan)  # for its pool
-        cdef uint64_t n_joins = self.n_joins
         cdef Plan plan
         cdef group* g
         cdef run* r
         cdef Py_ssize_t i, k, m
-        left = iter(all_ids)
         for i in range(self.n_groups):
             ids = next(left, None)
             if ids is None:
                 raise ValueError("feed needs the ids of every run")
             taken.pool_used = 0
             taken._take(ids)
-            if n_joins != self.n_joins:  # by what made the ids
-                raise RuntimeError("the batch changed while it was fed")
             g = &self.groups[i]
-            if not self._part(g, taken):
+            g.is_taken = self._part(g, taken)
+            if not g.is_taken:
                 continue
             for m in range(g.first, g.end):
                 plan = <Plan> self.plans[self.members[m].plan]
@@ -326,6 +386,7 @@ cdef class Batch:
                     plan.pieces.items[k].is_known = True
         if next(left, None) is not None:
             raise ValueError("feed was given more ids than there are runs")
+        return 0
 
     cdef bint _part(self, const group* g, Plan taken) except -1:
         """Give each run of a group its ids; false if one of them cannot have these."""

@@ -62,7 +62,8 @@ class BatchIds:
     """Hold ids that were made for a batch and not yet asked for by a text.
 
     ``change`` is the wrapper's mark of when that was; with another one they are not
-    to be trusted.
+    to be trusted. ``is_stale`` tells that there are none, since the tokenizer was found
+    not to be the one that was read.
     """
 
     def __init__(
@@ -72,9 +73,11 @@ class BatchIds:
         is_current: Callable[[State, object], bool],
     ) -> None:
         self.change = change
+        self.is_stale = False
         self._is_current = is_current
         self._state = state
         self._batch = self._empty()
+        self._settings_then = self._settings()
 
     def _empty(self) -> Batch:
         """Make a batch; its runs are joined only where no text is too long."""
@@ -86,12 +89,26 @@ class BatchIds:
         return plan.walker is self._state.walker and self._batch.serve(plan, i)
 
     def whole(self, text: str) -> TokenIds | None:
-        """Return the ids of a text that was encoded as a whole, if they are here."""
-        return self._batch.wholes.get(text)
+        """Return the ids of a text that was encoded as a whole, if they still hold."""
+        state = self._state
+        ids = self._batch.wholes.get(text)
+        if ids is None or not self.is_current(state):
+            return None
+        is_stale = state.root.off is None and state.backend.is_stale(len(text))
+        return None if is_stale else ids
 
     def is_current(self, state: State) -> bool:
         """Tell whether this is of a state, and nothing has changed since then."""
-        return state is self._state and self._is_current(state, self.change)
+        return (
+            state is self._state
+            and self._is_current(state, self.change)
+            and self._settings() == self._settings_then
+        )
+
+    def _settings(self) -> tuple[object, ...]:
+        """Return what the tokenizer has of settings that can change at any time."""
+        backend = self._state.backend
+        return backend.bypass_reason(), *backend.live_settings()
 
     def complete(
         self, texts: list[str], found: Found, stop: int, *, special: bool
@@ -119,16 +136,8 @@ class BatchIds:
             while stop < len(texts) and self._batch.n_chars < CHUNK_CHARS:
                 self._batch.add_whole(texts[stop])
                 stop += 1
-        settings = self._state.backend.live_settings()
-
-        def is_as_before() -> bool:
-            return (
-                self._is_current(self._state, self.change)
-                and self._state.backend.live_settings() == settings
-            )
-
         if self._batch.untried and not self._state.try_tokens(
-            sorted(self._batch.untried), is_as_before
+            sorted(self._batch.untried), lambda: self.is_current(self._state)
         ):
             # A token that fails its trial is no boundary: cut the texts again.
             self._batch = self._empty()
@@ -140,8 +149,8 @@ class BatchIds:
                 raise
             return stop  # it comes again for the text that it is of
         if is_cached and self._state.backend.is_stale(self._batch.n_chars):
-            # The tokenizer is not the one that was read: the first text will find out.
             self._batch = self._empty()
+            self.is_stale = True
         return stop
 
     def _plan(self, texts: list[str], start: int) -> int:
@@ -157,6 +166,8 @@ class BatchIds:
         runs = batch.run_texts()
         if runs:
             batch.feed(backend.encode_bare_batch(runs))
+            if runs := batch.texts_apart():
+                batch.feed(backend.encode_bare_batch(runs))
         # Long ones first, so that the cores that share them end together.
         wholes = sorted(batch.wholes, key=len, reverse=True)
         if wholes:

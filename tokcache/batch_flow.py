@@ -45,6 +45,8 @@ class BatchFlow(Flow):
                 special=special,
                 is_cached=self._is_cached(state, special),
             )
+            if batch.is_stale:
+                self._read_again(state)
             while len(found) < stop:
                 try:
                     self._encode_next(call, texts, found, stop, special, batch)
@@ -76,7 +78,7 @@ class BatchFlow(Flow):
             self._is_watched
             or not batch.is_current(state)
             or self._goes_aside(state, text, special)
-            or state.backend.is_stale(0)
+            or state.backend.is_stale(1)
         ):
             found.append(self._encode(state, text, special, batch))
             return

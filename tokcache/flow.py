@@ -445,8 +445,8 @@ class _Fed(NamedTuple):
     """Say what came of encoding the runs of a plan.
 
     ``n_chars`` is how many characters were encoded, or None if the ids of a run fail
-    both self-checks. What a batch has served took none: it was looked at when it was
-    made. ``n_failures`` counts the runs that failed the first.
+    both self-checks; one for each run that a batch has served. ``n_failures`` counts
+    the runs that failed the first.
     """
 
     n_chars: int | None
@@ -459,6 +459,7 @@ def _feed_runs(
     n_chars = n_failures = 0
     for i in range(plan.n_runs):
         if batch is not None and batch.served(plan, i):
+            n_chars += 1  # it was looked at as a whole when it was encoded
             continue
         run = plan.run_text(i)
         n_chars += len(run)

@@ -131,6 +131,7 @@ def batches() -> Operation:
         texts = ["a#b#", "a#c#", "a", "a#b#", "".join(f"{i}#" for i in range(300))]
         assert batch.add(texts, 0, 10_000) == len(texts)
         batch.feed(map(ids_of, batch.run_texts()))
+        assert not batch.texts_apart()
         batch.wholes.update((text, TokenIds(ids_of(text))) for text in batch.wholes)
         found: list[TokenIds] = []
         assert batch.complete(texts, found, len(texts), False) is None
