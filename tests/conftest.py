@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
@@ -14,6 +15,14 @@ settings.register_profile("dev", deadline=None, max_examples=100)
 settings.register_profile("ci", deadline=None, max_examples=500, print_blob=True)
 settings.register_profile("brief", deadline=None, max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture
+def no_leak_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start processes that lose memory, as they must, without a sanitizer's check."""
+    options = os.environ.get("ASAN_OPTIONS")
+    if options is not None:
+        monkeypatch.setenv("ASAN_OPTIONS", f"{options}:detect_leaks=0")
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:

@@ -55,6 +55,7 @@ def test_nothing_stays(scenario: Callable[[], None], tmp_path: Path) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
+@pytest.mark.usefixtures("no_leak_check")
 def test_a_leak_is_seen(
     scenario: Callable[[], None], shown: set[str], tmp_path: Path
 ) -> None:

@@ -15,12 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(autouse=True)
-def _no_leak_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What a thread that is left behind has at hand is lost, whoever watches the core.
-    options = os.environ.get("ASAN_OPTIONS")
-    if options is not None:
-        monkeypatch.setenv("ASAN_OPTIONS", f"{options}:detect_leaks=0")
+# What a thread that is left behind has at hand is lost, whoever watches the core.
+pytestmark = pytest.mark.usefixtures("no_leak_check")
 
 
 @pytest.mark.parametrize("scenario", endings.QUIET, ids=lambda each: each.__name__)

@@ -59,6 +59,32 @@ def test_it_is_reported(fault: str, told: str, tmp_path: Path) -> None:
     assert status != 0
 
 
+@pytest.mark.parametrize(
+    ("n_threads", "told"), [(0, "leak of 4000 byte(s)"), (1, "")], ids=["none", "one"]
+)
+@pytest.mark.skipif(KIND != "asan", reason="valgrind knows which threads there are")
+def test_leaks_are_told_of_a_child_unless_threads_ran_at_the_fork(
+    n_threads: int, told: str, tmp_path: Path
+) -> None:
+    code = (
+        "import os, sys, threading\n"
+        "from tests.sanitizers import _planted\n"
+        "done = threading.Event()\n"
+        f"threads = [threading.Thread(target=done.wait) for _ in range({n_threads})]\n"
+        "for thread in threads:\n"
+        "    thread.start()\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    _planted.leak(1000)\n"
+        "    sys.exit()\n"
+        "done.set()\n"
+        "os.waitpid(child, 0)\n"
+    )
+    status, report = run(code, tmp_path)
+    assert told in report
+    assert bool(status) == bool(report) == bool(told)
+
+
 def test_nothing_is_reported_of_the_core_at_work(tmp_path: Path) -> None:
     code = (
         "from tests.sanitizers import _planted\n"
