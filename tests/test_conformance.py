@@ -36,7 +36,8 @@ TURNS = 14  # prompts of one conversation, at most
 LONG_FILES = ("aider_history", "swe_agent_demos", "intercode")
 LONG_CHARACTERS = 25_000
 
-# Under a sanitizer all of it takes an hour, and many prompts show the core little more.
+# With all of it the suite takes over an hour under a sanitizer; more prompts show the
+# core little that is new.
 IS_WATCHED = "TOKCACHE_WATCHED_BY" in os.environ
 
 
