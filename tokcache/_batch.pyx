@@ -90,11 +90,12 @@ cdef class Batch:
     """Collect what the texts of a batch lack, before any of them is encoded.
 
     ``add`` texts; encode ``run_texts`` and ``feed`` the ids; do so with ``texts_apart`` if
-    there are any; give ``wholes``, texts without a boundary, their ids. Then ``complete`` the texts, or look each up as
-    ever and ``serve`` the runs of its plan. ``n_chars`` is how much is to be encoded,
-    ``untried`` which tokens are met for the first time. Nothing but ``complete`` changes
-    the trie, and what is not served is encoded as without a batch. ``n_texts`` is how
-    many texts runs are not joined below, to keep so many cores busy. Not thread-safe.
+    there are any; give ``wholes``, texts without a boundary, their ids. Then ``complete``
+    the texts, or look each up as ever and ``serve`` the runs of its plan. ``n_chars`` is
+    how much is to be encoded, ``untried`` which tokens are met for the first time. Nothing
+    but ``complete`` changes the trie, and what is not served is encoded as without a
+    batch. Runs are joined to no fewer than some ``n_texts`` texts, which keep as many cores
+    busy. Not thread-safe, and one call at a time.
     """
 
     cdef Walker walker
