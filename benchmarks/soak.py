@@ -251,7 +251,7 @@ def save_plot(samples: Sequence[Sample], path: Path, dpi: int = 110) -> None:
         (bottom, [s.token_hit_ratio for s in samples], "token hit ratio"),
     ):
         axes.plot(at, values, linewidth=1)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * axes.get_ylim()[1])  # flat lines are not at the rim
         axes.set_ylabel(name)
         axes.grid(visible=True, alpha=0.3)
     top.set_title(f"grown by {growth(samples):+.2%} at most since warm", fontsize=9)
