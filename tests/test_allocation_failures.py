@@ -63,7 +63,7 @@ class Cache:
 
     def gathered(self) -> Batch:
         """Return a batch that has the ids of all texts."""
-        batch = Batch(self.walker)
+        batch = Batch(self.walker, 1)
         assert batch.add(TEXTS, 0, 10_000) == len(TEXTS)
         batch.feed(map(ids_of, batch.run_texts()))
         assert batch.texts_apart() == []
@@ -109,7 +109,7 @@ class Cache:
 
     def complete_what_lacks(self) -> None:
         """Come to texts that the batch knows nothing of, one after another."""
-        batch = Batch(self.walker)
+        batch = Batch(self.walker, 1)
         found: list[TokenIds] = []
         while len(found) < len(TEXTS):
             plan = batch.complete(TEXTS, found, len(TEXTS), False)

@@ -120,7 +120,7 @@ cdef class Batch:
     cdef readonly set untried
     cdef readonly dict wholes
 
-    def __cinit__(self, Walker walker not None, Py_ssize_t n_texts=128):
+    def __cinit__(self, Walker walker not None, Py_ssize_t n_texts):
         cdef Trie trie = walker.trie
         if n_texts < 1:
             raise ValueError(f"n_texts must be at least 1, got {n_texts}")
@@ -263,26 +263,24 @@ cdef class Batch:
         Short runs are joined where one ends with a boundary and the next has an anchor,
         and long texts come first: so the cores that share the call end together.
         """
-        self._begin()
-        try:
-            self._join()
-            return self._texts()
-        finally:
-            self.is_busy = False
+        return self._grouped(True)
 
     def texts_apart(self):
         """Return the texts of runs that were joined and not taken, each by itself now."""
+        return self._grouped(False)
+
+    cdef list _grouped(self, bint joins):
+        """Group runs anew, and return the text of each group."""
+        cdef Py_ssize_t i
         self._begin()
         try:
-            self._split()
-            return self._texts()
+            if joins:
+                self._join()
+            else:
+                self._split()
+            return [self._group_text(&self.groups[i]) for i in range(self.n_groups)]
         finally:
             self.is_busy = False
-
-    cdef list _texts(self):
-        """Return the text of each group."""
-        cdef Py_ssize_t i
-        return [self._group_text(&self.groups[i]) for i in range(self.n_groups)]
 
     cdef int _split(self) except -1:
         """Leave of the groups the members of those that were not taken, one in each."""

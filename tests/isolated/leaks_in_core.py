@@ -127,7 +127,7 @@ def plans() -> Operation:
 def batches() -> Operation:
     def operation() -> None:
         walker = small_walker()
-        batch = Batch(walker)
+        batch = Batch(walker, 1)
         texts = ["a#b#", "a#c#", "a", "a#b#", "".join(f"{i}#" for i in range(300))]
         assert batch.add(texts, 0, 10_000) == len(texts)
         batch.feed(map(ids_of, batch.run_texts()))
@@ -137,7 +137,7 @@ def batches() -> Operation:
         assert batch.complete(texts, found, len(texts), False) is None
         assert found == [ids_of(text) for text in texts]
         other = small_walker()
-        batch = Batch(other)
+        batch = Batch(other, 1)
         batch.add(["a#b#"], 0, 10_000)
         batch.run_texts()
         for bad in NO_IDS:
@@ -166,7 +166,7 @@ def refused_arguments() -> Operation:
             lambda: Walker(walker.trie, 99, walker.scanner),
             lambda: Walker(walker.trie, None, walker.scanner, [anything]),
             lambda: Walker(anything, None, walker.scanner),
-            lambda: Batch(anything),
+            lambda: Batch(anything, 1),
             lambda: walker.lookup(anything, True),
             lambda: TokenIds(anything),
         ):
